@@ -1,0 +1,49 @@
+# Everything a developer types. Each target sets up what it needs; nothing has to be installed first but Python 3.11+.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test check format bench bench-full clean
+
+help: ## what there is to type
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## make .venv and install everything that the other targets use
+
+# Package indexes have bad minutes: pip asks again before it gives up, and then once more from the start.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Correlator needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@for try in 1 2 3; do \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[dev]' && break; \
+	  test $$try -lt 3 || exit 1; sleep 5; \
+	done
+	@touch $@
+
+test: setup ## the tests
+	$(BIN)/python -m pytest
+
+check: setup ## formatting, lint, types, and the direction of imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy src tests benchmarks
+	$(BIN)/lint-imports
+
+format: setup ## rewrite the code as `make check` wants it
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## the figures of the README, in a few minutes
+	$(BIN)/python -m benchmarks.validation
+	$(BIN)/python -m benchmarks.run_cycle
+	$(BIN)/python -m benchmarks.validate_memory --megabytes 100
+
+bench-full: setup ## the same at full size
+	$(BIN)/python -m benchmarks.validation --rounds 9
+	$(BIN)/python -m benchmarks.run_cycle --rounds 9
+	$(BIN)/python -m benchmarks.validate_memory --megabytes 1024
+
+clean: ## forget what was set up and built
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

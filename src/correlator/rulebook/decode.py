@@ -1,0 +1,281 @@
+"""Layer 1: bytes become an Event, or a Rejection that says why.
+
+Almost every event is fine, so the way of a fine event is short: one decode of the core, one of each facet, a few
+look-ups. An event whose core is in doubt is looked at again from the start and gets every reason; a doubtful facet is
+looked at alone.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from correlator.rulebook import core, explain, spec
+from correlator.rulebook.events import (
+    Dataset,
+    DatasetEvent,
+    Event,
+    Facets,
+    Job,
+    JobEvent,
+    Kind,
+    Rejection,
+    Run,
+    RunEvent,
+)
+from correlator.rulebook.facets import MAPS, TOO_DEEP, Doubt, members
+from correlator.rulebook.formats import ZERO_TIME, Instant, match_uuid, plain_instant, read_time
+from correlator.rulebook.policy import CORRELATOR, Findings, Policy
+from correlator.rulebook.problems import ROOT, Problem, child, element, json_type, under
+
+Members = dict[str, msgspec.Raw]
+Place = tuple[str | int, ...]
+Doubts = list[tuple[Place, Doubt]]
+"""What is doubtful and where. The place is put into words only when somebody asks."""
+
+
+_DECODE: Final = {kind: msgspec.json.Decoder(shape).decode for kind, shape in core.SHAPES.items()}
+_decode_run = _DECODE["run"]
+_decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NO_FACETS: Final = Facets({}, {})
+_RUN_FACETS: Final = ("run", "facets")
+_JOB_FACETS: Final = ("job", "facets")
+
+_uris: Final = explain.URIS
+
+
+def judge(raw: bytes, policy: Policy = CORRELATOR) -> Event | Rejection:
+    """Decode and judge one event."""
+    text = raw
+    if not raw.isascii():
+        # The decoder does not look into what it skips, so the encoding is checked here, once and for all of the text.
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            message = f"the event is not UTF-8: byte {error.start} cannot be read"
+            return Rejection(raw=raw, errors=(Problem(ROOT, "invalid_utf8", message),))
+        text = raw.removeprefix(_BYTE_ORDER_MARK)
+    try:
+        try:
+            wire = _decode_run(text)
+        except msgspec.ValidationError:
+            return _judge_unusual(raw, text, policy)
+        return _judge_decoded(raw, wire, "run", policy) or _explain(raw, text, "run", policy)
+    except msgspec.DecodeError as error:
+        return Rejection(raw=raw, errors=(_not_json(text, error),))
+    except RecursionError:
+        return Rejection(raw=raw, errors=(Problem(ROOT, "too_deep", f"the event {TOO_DEEP}"),))
+
+
+def _judge_unusual(raw: bytes, text: bytes, policy: Policy) -> Event | Rejection:
+    """No RunEvent at first sight: another kind, or broken."""
+    found = _members(text)
+    if found is None:
+        message = f"the event must be a JSON object, got {json_type(explain.plain(text))}"
+        return Rejection(raw=raw, errors=(Problem(ROOT, "type", message),))
+    kind = core.kind_by_shape(found)
+    if kind in ("job", "dataset"):
+        try:
+            wire = _DECODE[kind](text)
+        except msgspec.ValidationError:
+            return _explain(raw, text, kind, policy)
+        remarks = list(core.properties_without_meaning(found, kind))
+        return _judge_decoded(raw, wire, kind, policy, remarks) or _explain(raw, text, kind, policy)
+    return _explain(raw, text, kind, policy)
+
+
+def _judge_decoded(
+    raw: bytes, wire: Any, kind: Kind, policy: Policy, remarks: list[Problem] | None = None
+) -> Event | Rejection | None:
+    """The verdict on a core that decoded; None when it breaks a rule and has to be explained."""
+    instant, unusual = plain_instant(wire.eventTime), None
+    if instant is None:
+        unusual = read_time(wire.eventTime)
+        if unusual is None:
+            return None
+        instant = unusual.instant
+    is_formal = (
+        (unusual is None or unusual.rfc3339)
+        and _uris[wire.producer]
+        and _uris[wire.schemaURL]
+        and (kind != "run" or match_uuid(wire.run.runId))
+    )
+    if not _keeps_the_rules(wire, instant, kind, policy) or (policy.formats == "enforce" and not is_formal):
+        return None
+    doubts: Doubts = []
+    try:
+        event = _event(raw, wire, instant, kind, doubts)
+    except msgspec.ValidationError:  # facets that are no object
+        return None
+    if is_formal and not doubts and not remarks and core.URLS_OF_KIND[kind][wire.schemaURL]:
+        return event
+    findings = Findings(policy)
+    for problem in remarks or ():
+        findings.remark(problem)
+    for problem in core.odd_formats(wire, unusual, kind):
+        findings.add(problem)
+    _report(doubts, findings)
+    if findings.errors:
+        return _rejection(raw, kind, wire.producer, findings)
+    return msgspec.structs.replace(event, warnings=findings.bounded(findings.warnings))
+
+
+def _keeps_the_rules(wire: Any, instant: Instant, kind: Kind, policy: Policy) -> bool:
+    """The rules of `core.judge_core` beyond types and formats, asked for yes or no."""
+    if policy.name == "spec":
+        return kind == "dataset" or (wire.inputs is not None and wire.outputs is not None)
+    if instant == ZERO_TIME or not core.SPEC_URLS[wire.schemaURL] or not wire.producer.strip():
+        return False
+    if kind == "dataset":
+        return has_a_name(wire.dataset)
+    if kind == "run" and (wire.eventType is None or not wire.run.runId.strip()):
+        return False
+    if not has_a_name(wire.job):
+        return False
+    return not (wire.inputs and not all(map(has_a_name, wire.inputs))) and not (
+        wire.outputs and not all(map(has_a_name, wire.outputs))
+    )
+
+
+def has_a_name(entity: Any) -> bool:
+    return bool(entity.name.strip() and entity.namespace.strip())
+
+
+def _event(raw: bytes, wire: Any, instant: Instant, kind: Kind, doubts: Doubts) -> Event:
+    if kind == "dataset":
+        dataset = _dataset(wire.dataset, _NO_FACETS, ("dataset",), doubts)
+        return DatasetEvent(raw, instant, wire.producer, wire.schemaURL, dataset)
+    job = Job(wire.job.namespace, wire.job.name, _facets("job", wire.job.facets, _JOB_FACETS, doubts))
+    inputs, outputs = [], []
+    if wire.inputs:
+        for index, dataset in enumerate(wire.inputs):
+            own = _facets("input", dataset.inputFacets, ("inputs", index, "inputFacets"), doubts)
+            inputs.append(_dataset(dataset, own, ("inputs", index), doubts))
+    if wire.outputs:
+        for index, dataset in enumerate(wire.outputs):
+            own = _facets("output", dataset.outputFacets, ("outputs", index, "outputFacets"), doubts)
+            outputs.append(_dataset(dataset, own, ("outputs", index), doubts))
+    if kind == "job":
+        return JobEvent(raw, instant, wire.producer, wire.schemaURL, job, inputs, outputs)
+    run = Run(wire.run.runId, _facets("run", wire.run.facets, _RUN_FACETS, doubts))
+    return RunEvent(raw, instant, wire.producer, wire.schemaURL, wire.eventType, run, job, inputs, outputs)
+
+
+def _dataset(wire: Any, role_facets: Facets, place: Place, doubts: Doubts) -> Dataset:
+    return Dataset(wire.namespace, wire.name, _facets("dataset", wire.facets, (*place, "facets"), doubts), role_facets)
+
+
+def _facets(entity: spec.Entity, raw: msgspec.Raw | None, place: Place, doubts: Doubts) -> Facets:
+    if raw is None:
+        return _NO_FACETS
+    facet_map = MAPS[entity][bytes(raw)]
+    if facet_map.doubts:
+        doubts.extend((place, doubt) for doubt in facet_map.doubts)
+    return facet_map.facets
+
+
+def _report(doubts: Doubts, findings: Findings) -> None:
+    for place, doubt in doubts:
+        path = ROOT
+        for step in (*place, doubt.key):
+            path = child(path, step) if isinstance(step, str) else element(path, step)
+        for problem in doubt.reading.problems:
+            findings.add_of_facet(under(path, problem), dropped=doubt.dropped)
+        for problem in doubt.reading.remarks:
+            findings.remark(under(path, problem), dropped=doubt.dropped)
+
+
+def _explain(raw: bytes, text: bytes, kind: Kind | None, policy: Policy) -> Event | Rejection:
+    """Every reason against an event whose core is in doubt; or, if there is none after all, the event."""
+    value = explain.plain(text)
+    findings = Findings(policy)
+    core.judge_core(value, kind, policy, findings)
+    if findings.errors or kind is None:
+        doubts: Doubts = []
+        for entity, facets, place in _facet_maps(_members(text) or {}):
+            _facets(entity, facets, place, doubts)
+        _report(doubts, findings)
+        return _rejection(raw, kind, value.get("producer"), findings)
+    # Only a repeated key leads here: its first value broke a rule and its last one, which counts, does not.
+    wire = _DECODE[kind](_without_repeated_keys(text))
+    remarks = [] if kind == "run" else list(core.properties_without_meaning(value, kind))
+    verdict = _judge_decoded(raw, wire, kind, policy, remarks)
+    assert verdict is not None, "the two readers of the core's rules disagree"  # noqa: S101
+    return verdict
+
+
+def _rejection(raw: bytes, kind: Kind | None, producer: Any, findings: Findings) -> Rejection:
+    return Rejection(
+        raw=raw,
+        errors=findings.bounded(findings.errors),
+        warnings=findings.bounded(findings.warnings),
+        kind=kind,
+        producer=producer if isinstance(producer, str) else None,
+    )
+
+
+def _members(text: bytes | msgspec.Raw) -> Members | None:
+    """The members of an object, each as it is written; None for anything that is no object."""
+    try:
+        return members(text)
+    except msgspec.ValidationError:
+        return None
+
+
+def _items(text: msgspec.Raw) -> list[msgspec.Raw]:
+    try:
+        return _decode_items(text)
+    except msgspec.ValidationError:
+        return []
+
+
+def _facet_maps(event: Members) -> Iterator[tuple[spec.Entity, msgspec.Raw, Place]]:
+    """All facets that can be found in an event whose core is broken somewhere."""
+
+    def maps(holder: msgspec.Raw, place: Place, **keys: spec.Entity) -> Iterator[tuple[spec.Entity, msgspec.Raw, Place]]:
+        inner = _members(holder) or {}
+        for key, entity in keys.items():
+            if key in inner and _members(inner[key]) is not None:
+                yield entity, inner[key], (*place, key)
+
+    for key, holder in event.items():
+        match key:
+            case "run" | "job":
+                yield from maps(holder, (key,), facets=key)
+            case "dataset" if "job" not in event:
+                yield from maps(holder, (key,), facets="dataset")
+            case "inputs" if "job" in event:
+                for index, item in enumerate(_items(holder)):
+                    yield from maps(item, (key, index), inputFacets="input", facets="dataset")
+            case "outputs" if "job" in event:
+                for index, item in enumerate(_items(holder)):
+                    yield from maps(item, (key, index), outputFacets="output", facets="dataset")
+
+
+def _without_repeated_keys(text: bytes) -> bytes:
+    """The event with the last of repeated keys, everything else byte for byte."""
+    event: dict[str, Any] = dict(_members(text) or {})
+    for key in ("run", "job", "dataset"):
+        if key in event and (inner := _members(event[key])) is not None:
+            event[key] = inner
+    for key in ("inputs", "outputs"):
+        if key in event and (items := _items(event[key])):
+            event[key] = [_members(item) or item for item in items]
+    return msgspec.json.encode(event)
+
+
+def _not_json(text: bytes, error: Exception) -> Problem:
+    if not text.strip():
+        return Problem(ROOT, "invalid_json", "the event is not JSON: there is no text at all")
+    if _HALF_A_PAIR.search(text):
+        return Problem(ROOT, "invalid_json", "the event is not JSON: it holds half of a surrogate pair")
+    reason = str(error).removeprefix("JSON is malformed: ").replace("Input data was truncated", "it ends in the middle")
+    return Problem(ROOT, "invalid_json", f"the event is not JSON: {reason}")
+
+
+_HALF_A_PAIR = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+)

@@ -1,0 +1,284 @@
+"""Reading one facet: typed when it is a standard one, kept as it came whatever it is."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from correlator.rulebook import constraints, explain, spec
+from correlator.rulebook.events import Facets
+from correlator.rulebook.formats import Verdicts, is_uri
+from correlator.rulebook.problems import ROOT, Problem
+
+Check = Callable[[Any], object]
+R = TypeVar("R")
+
+TOO_DEEP: Final = "is nested deeper than can be followed (some hundred levels)"
+
+_MOST_REMEMBERED = 1024
+_LONGEST_REMEMBERED = 2048
+
+
+class Known(dict[bytes, R]):
+    """Remembers what was made of a text.
+
+    From START to COMPLETE and from run to run most facets stay the same to the letter, and to look one up costs a
+    fraction of reading it. When it has grown to its limit it starts afresh; long texts are not remembered.
+    """
+
+    def __init__(self, read: Callable[[bytes], R]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, text: bytes) -> R:
+        made = self._read(text)
+        if len(text) <= _LONGEST_REMEMBERED:
+            if len(self) >= _MOST_REMEMBERED:
+                self.clear()
+            self[text] = made
+        return made
+
+
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """What was made of a facet. Paths of problems begin at the facet."""
+
+    body: Any
+    """The typed facet; None for custom, broken and deleted ones."""
+    deleted: bool = False
+    problems: tuple[Problem, ...] = ()
+    """What the spec holds against it."""
+    remarks: tuple[Problem, ...] = ()
+    """What is odd about a facet that does not stand where the spec puts it."""
+    in_doubt: bool = False
+    """Whether there is anything of either."""
+
+
+_IN_ORDER = Reading(None)
+_DELETED = Reading(None, deleted=True)
+
+
+class FacetReader:
+    """How the facets of one key on one entity are read.
+
+    `away` marks a standard facet that stands where the spec does not put it: understood, but judged there only by what
+    every facet has to have.
+    """
+
+    __slots__ = ("_away", "_base", "_decode", "_decode_base", "_known", "_shape", "_sound", "_urls", "_version", "is_custom", "read")
+
+    def __init__(self, entity: spec.Entity, standard: spec.FacetShape | None, *, away: bool = False) -> None:
+        self.is_custom = standard is None
+        self._known = Known[Reading](self._read)
+        self._base = spec.BASE_FACETS[entity]
+        self._shape = self._base if standard is None else standard.shape
+        self._away = away
+        self._version = None if standard is None else standard.version
+        self._decode = msgspec.json.Decoder(self._shape).decode
+        self._decode_base = msgspec.json.Decoder(self._base).decode
+        self._sound = sound_check(explain.type_of(self._shape), besides=constraints.ALWAYS_REQUIRED)
+        self._urls = Verdicts(self._is_our_version)
+
+        self.read = self._known.__getitem__
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    def _read(self, text: bytes) -> Reading:
+        """The fast way, for facets that are in order; when anything at all is off, the slower one."""
+        try:
+            facet: Any = self._decode(text)
+            if self._away:
+                self._decode_base(text)
+        except (msgspec.ValidationError, RecursionError):
+            return self._look(text)
+        if not (explain.URIS[facet._producer] and self._urls[facet._schemaURL]):  # noqa: SLF001
+            return self._look(text)
+        if self._sound is not None and not self._sound(facet):
+            return self._look(text)
+        if getattr(facet, "_deleted", None):
+            return _DELETED
+        return _IN_ORDER if self.is_custom else Reading(facet)
+
+    def _is_our_version(self, schema_url: str) -> bool:
+        return is_uri(schema_url) and not self._is_another_major(schema_url)
+
+    def _is_another_major(self, schema_url: Any) -> bool:
+        """A facet that declares another major version of its document is not ours to judge."""
+        declared = spec.facet_version(schema_url) if isinstance(schema_url, str) else None
+        ours = self._version
+        return (
+            declared is not None
+            and ours is not None
+            and declared.document == ours.document
+            and declared.major != ours.major
+        )
+
+    def _look(self, text: bytes) -> Reading:
+        """The slower way, which finds everything that is wrong."""
+        try:
+            return self._look_into(text)
+        except RecursionError:
+            return Reading(None, problems=(Problem(ROOT, "too_deep", f"{ROOT}: the facet {TOO_DEEP}"),), in_doubt=True)
+
+    def _look_into(self, text: bytes) -> Reading:
+        value = explain.plain(text)
+        is_object = isinstance(value, dict)
+        deleted = is_object and value.get("_deleted") is True and "_deleted" in self._base.__struct_fields__
+        foreign = is_object and self._is_another_major(value.get("_schemaURL"))
+        shape, base = explain.type_of(self._shape), explain.type_of(self._base)
+        problems = tuple(explain.problems(value, base if deleted or foreign or self._away else shape, ROOT))
+        if deleted or foreign or self.is_custom or not is_object:
+            return Reading(None, deleted, problems, (), bool(problems))
+        remarks = tuple(p for p in explain.problems(value, shape, ROOT) if p not in problems) if self._away else ()
+        return Reading(self._understood(value, problems + remarks), False, problems, remarks, bool(problems or remarks))
+
+    def _understood(self, value: dict[str, Any], found: tuple[Problem, ...]) -> Any:
+        """The typed facet unless its body is broken.
+
+        A sound body in an envelope without `_producer` or `_schemaURL` still says what it says: people who write events
+        by hand leave these out, and who sent the event is known from the event.
+        """
+        if any(p.path not in ("_producer", "_schemaURL") and not p.rule.startswith("format_") for p in found):
+            return None
+        filled = {key: text if isinstance(text := value.get(key), str) else "" for key in ("_producer", "_schemaURL")}
+        return msgspec.convert(explain.with_whole_numbers(value | filled, explain.type_of(self._shape)), self._shape)
+
+
+def sound_check(kind: inspect.Type, besides: frozenset[str] = frozenset()) -> Check | None:
+    """A quick yes or no on what the types leave open (formats, fields that go together); None when there is nothing.
+
+    It is asked of values that are there. `besides` names fields of the outermost object that are judged elsewhere.
+    """
+    match kind:
+        case inspect.Metadata(extra={"format": name}):
+            return explain.FORMATS[name]
+        case inspect.Metadata(type=inner):
+            return sound_check(inner)
+        case inspect.StructType() if _leaves_something_open(kind, besides):
+            return _struct_check(kind, besides)
+        case inspect.ListType(item_type=inner) if (check := sound_check(inner)) is not None:
+            return lambda items: all(map(check, items))
+        case inspect.DictType(value_type=inner) if (check := sound_check(inner)) is not None:
+            return lambda members: all(map(check, members.values()))
+        case inspect.UnionType(types=alternatives):
+            checks = {t.cls: sound_check(t) for t in alternatives if isinstance(t, inspect.StructType)}
+            if any(check is not None for check in checks.values()):
+                return lambda value: (check := checks[type(value)]) is None or check(value)
+    return None
+
+
+def _struct_check(kind: inspect.StructType, besides: frozenset[str]) -> Check:
+    pair = constraints.TOGETHER.get(kind.cls.__name__)
+    members: list[tuple[Callable[[Any], Any], Check]] = []
+
+    def check(value: Any) -> bool:
+        if not members:  # on first use, because a recursive type would never be done with its members before
+            members.extend(_open_members(kind, besides))
+        if pair is not None and (getattr(value, pair[0]) is None) != (getattr(value, pair[1]) is None):
+            return False
+        for get, holds in members:
+            member = get(value)
+            if member is not None and not holds(member):
+                return False
+        return True
+
+    return check
+
+
+def _open_members(
+    kind: inspect.StructType, besides: frozenset[str], prefix: str = ""
+) -> Iterator[tuple[Callable[[Any], Any], Check]]:
+    """What has to be checked in an object; what must be there is reached in one step (`run.runId`)."""
+    for field in kind.fields:
+        path = f"{prefix}{field.name}"
+        if field.name in besides:
+            continue
+        if isinstance(field.type, inspect.StructType) and field.required and field.type.cls is not kind.cls:
+            yield from _open_members(field.type, frozenset(), f"{path}.")
+        elif (holds := sound_check(field.type)) is not None:
+            yield attrgetter(path), holds
+
+
+def _leaves_something_open(kind: inspect.StructType, besides: frozenset[str]) -> bool:
+    """Whether a format or a pair can be reached from here; recursive types without any must not be walked."""
+    seen: set[type[Any]] = set()
+
+    def reaches(inner: inspect.Type, ignored: frozenset[str] = frozenset()) -> bool:
+        match inner:
+            case inspect.Metadata(extra={"format": _}):
+                return True
+            case inspect.Metadata(type=t) | inspect.ListType(item_type=t) | inspect.DictType(value_type=t):
+                return reaches(t)
+            case inspect.UnionType(types=alternatives):
+                return any(reaches(t) for t in alternatives)
+            case inspect.StructType(cls=cls, fields=fields) if cls not in seen:
+                seen.add(cls)
+                return cls.__name__ in constraints.TOGETHER or any(reaches(f.type) for f in fields if f.name not in ignored)
+            case _:
+                return False
+
+    return reaches(kind, besides)
+
+
+CUSTOM: Final[dict[spec.Entity, FacetReader]] = {entity: FacetReader(entity, None) for entity in spec.BASE_FACETS}
+"""Facets that the spec does not know have to have what every facet has, and no more."""
+
+READERS: Final[dict[spec.Entity, dict[str, FacetReader]]] = {entity: {} for entity in spec.BASE_FACETS}
+for (_entity, _key), _standard in spec.STANDARD_FACETS.items():
+    READERS[_entity][_key] = FacetReader(_entity, _standard)
+for (_entity, _key), _home in constraints.OTHER_HOMES.items():
+    READERS[_entity][_key] = FacetReader(_entity, spec.STANDARD_FACETS[_home], away=True)
+
+
+class Doubt(msgspec.Struct, frozen=True, gc=False):
+    """A facet that is not plainly in order."""
+
+    key: str
+    reading: Reading
+    dropped: bool
+    """Whether it is a standard facet that nothing can be derived from."""
+
+
+class FacetMap(msgspec.Struct, frozen=True, gc=False):
+    """All facets of one entity, read."""
+
+    facets: Facets
+    doubts: tuple[Doubt, ...]
+
+
+def _read_map(entity: spec.Entity, text: bytes) -> FacetMap:
+    readers, custom = READERS[entity], CUSTOM[entity]
+    raw = members(text)
+    typed: dict[str, Any] = {}
+    deleted: list[str] = []
+    doubts: list[Doubt] = []
+    for key, view in raw.items():
+        reader = readers.get(key, custom)
+        reading = reader.read(bytes(view))
+        if reading.body is not None:
+            typed[key] = reading.body
+        elif reading.deleted:
+            deleted.append(key)
+        if reading.in_doubt:
+            dropped = not (reading.deleted or reader.is_custom or reading.body is not None)
+            doubts.append(Doubt(key, reading, dropped))
+    return FacetMap(Facets(raw, typed, tuple(deleted)), tuple(doubts))
+
+
+members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+"""The members of an object, each as it is written; a ValidationError for anything that is no object."""
+
+MAPS: Final[dict[spec.Entity, Known[FacetMap]]] = {
+    entity: Known(partial(_read_map, entity)) for entity in spec.BASE_FACETS
+}
+
+
+def forget_all() -> None:
+    """Forget every facet seen so far: for measuring what the first one costs."""
+    for known in MAPS.values():
+        known.clear()
+    for reader in [*CUSTOM.values(), *(reader for readers in READERS.values() for reader in readers.values())]:
+        reader.forget()
