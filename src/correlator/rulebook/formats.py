@@ -170,6 +170,16 @@ def to_datetime(instant: Instant) -> datetime:
     return _EPOCH + timedelta(microseconds=instant)
 
 
+def rfc3339(instant: Instant) -> str:
+    """The moment in UTC, with as many digits of a second as it needs; the bare number where no calendar has a year."""
+    try:
+        moment = to_datetime(instant)
+    except OverflowError:
+        return f"{instant} µs"
+    text = moment.replace(tzinfo=None).isoformat()
+    return (text.rstrip("0") if moment.microsecond else text) + "Z"
+
+
 class Verdicts(dict[str, bool]):
     """Remembers a format's verdicts, because producers repeat the same few URIs in every event.
 

@@ -1,0 +1,321 @@
+"""The fact tables, and the one rule by which each fact merges.
+
+A fact is something that events said. Each merges by one of three rules, and each rule gives the same whatever the order,
+duplication and batching of events: insert if absent, least, greatest by a stored order key. What is declared here is
+used by the fold below, by the Spark fold, by the SQL merge and by the tests: nothing else may decide between two facts.
+
+A row is a key and one value per group. A value is a tuple of the group's columns; None where no event said anything.
+A group may also hold a set of such tuples, or a map of them by name; then its rule is applied element by element.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+ColumnType = Literal["id", "digest", "text", "instant", "integer", "boolean", "json"]
+Key: TypeAlias = tuple[Any, ...]
+Value: TypeAlias = Any
+"""A tuple, or a frozenset or dict of tuples, or None."""
+Row: TypeAlias = tuple[Value, ...]
+
+
+class Rule(Enum):
+    ABSENT = "insert if absent"
+    LEAST = "least"
+    GREATEST = "greatest"
+
+
+class Shape(Enum):
+    ONE = "one"
+    SET = "set"
+    MAP = "map"
+
+
+class Column(msgspec.Struct, frozen=True):
+    name: str
+    type: ColumnType
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Columns that are decided together."""
+
+    name: str
+    rule: Rule
+    columns: tuple[Column, ...]
+    decided_by: int
+    """How many of the columns, from the first, decide. The others follow."""
+    shape: Shape = Shape.ONE
+    keep: int | None = None
+    """Of a set, how many of the first and how many of the last are kept."""
+
+
+class Table(msgspec.Struct, frozen=True):
+    name: str
+    key: tuple[Column, ...]
+    groups: tuple[Group, ...] = ()
+
+    def __post_init__(self) -> None:
+        _POSITIONS[self.name] = {group.name: number for number, group in enumerate(self.groups)}
+        _MERGERS[self.name] = [_merger(group) for group in self.groups]
+
+    def row(self, **values: Value) -> Row:
+        """A row from the groups that something was said about."""
+        positions = _POSITIONS[self.name]
+        row = [None] * len(positions)
+        for name, value in values.items():
+            row[positions[name]] = value
+        return tuple(row)
+
+    def get(self, row: Row, group: str) -> Value:
+        return row[_POSITIONS[self.name][group]]
+
+    def merge(self, one: Row, other: Row) -> Row:
+        """What stands when both rows were said of one key."""
+        return tuple(
+            theirs if mine is None else mine if theirs is None or mine == theirs else decide(mine, theirs)
+            for decide, mine, theirs in zip(_MERGERS[self.name], one, other, strict=True)
+        )
+
+
+# Beside the tables, which are plain declarations, what is worked out from them once.
+_POSITIONS: Final[dict[str, dict[str, int]]] = {}
+_MERGERS: Final[dict[str, list[Callable[[Value, Value], Value]]]] = {}
+
+
+def _merger(group: Group) -> Callable[[Value, Value], Value]:
+    """How two different values of a group become one."""
+    deciding = group.decided_by
+
+    def greatest(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+        return other if other[:deciding] > one[:deciding] else one
+
+    def least(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+        return other if other[:deciding] < one[:deciding] else one
+
+    # Two values under "insert if absent" are equal but for a collision of digests; the lesser then stands for both.
+    decide = greatest if group.rule is Rule.GREATEST else least
+    match group.shape:
+        case Shape.ONE:
+            return decide
+        case Shape.MAP:
+            return lambda one, other: one | {
+                name: said if name not in one else decide(one[name], said) for name, said in other.items()
+            }
+        case Shape.SET:
+            return lambda one, other: _first_and_last(one | other, group.keep)
+
+
+def _columns(**types: ColumnType) -> tuple[Column, ...]:
+    return tuple(Column(name, kind) for name, kind in types.items())
+
+
+def _least(name: str, **types: ColumnType) -> Group:
+    return Group(name, Rule.LEAST, _columns(**types), len(types))
+
+
+def _greatest(name: str, **types: ColumnType) -> Group:
+    return Group(name, Rule.GREATEST, _columns(**types), len(types))
+
+
+_ORDER: Final = _columns(event_time="instant", rank="integer", digest="id")
+"""The order key: an event's time, its rank at that instant, and the digest of its content."""
+
+
+def _first_said(name: str, **types: ColumnType) -> Group:
+    return Group(name, Rule.LEAST, _ORDER + _columns(**types), len(_ORDER))
+
+
+def _last_said(name: str, **types: ColumnType) -> Group:
+    return Group(name, Rule.GREATEST, _ORDER + _columns(**types), len(_ORDER))
+
+
+def _last_said_each(name: str, **types: ColumnType) -> Group:
+    return Group(name, Rule.GREATEST, _ORDER + _columns(**types), len(_ORDER), Shape.MAP)
+
+
+HISTORY_KEPT: Final = 50
+
+JOBS: Final = Table(
+    "jobs",
+    _columns(id="id"),
+    (
+        _least("identity", job_namespace="text", job_name="text"),
+        _least("first_event", first_event_at="instant"),
+        _greatest("last_event", last_event_at="instant"),
+        # A deletion is kept as an empty body, so that an older statement that comes late stays deleted.
+        _last_said_each("facets", body="json"),
+    ),
+)
+
+JOB_RUNS: Final = Table(
+    "job_runs",
+    _columns(id="id"),
+    (
+        _least("identity", canonical_job_run_id="text", job_id="id", job_namespace="text", job_name="text", run_id="text"),
+        _least("first_event", first_event_at="instant"),
+        _least("first_start", first_start_at="instant"),
+        # A run's end is the first of these; at one instant FAIL, then ABORT, then COMPLETE.
+        _least("fail", fail_at="instant"),
+        _least("abort", abort_at="instant"),
+        _least("complete", complete_at="instant"),
+        # While there is no end: the last of START and RUNNING.
+        Group("open", Rule.GREATEST, _columns(open_at="instant", open_rank="integer", open_state="text"), 2),
+        _last_said("last_event", event_type="text", producer="text"),
+        Group("states", Rule.ABSENT, _columns(at="instant", rank="integer", state="text"), 3, Shape.SET, HISTORY_KEPT),
+        _last_said("parent", parent_job_run_id="id", parent_run_id="text", parent_job_namespace="text", parent_job_name="text"),
+        _last_said("root", root_job_run_id="id", root_run_id="text", root_job_namespace="text", root_job_name="text"),
+        _last_said("nominal", nominal_start_at="instant", nominal_end_at="instant"),
+        _last_said("type", processing_type="text", integration="text", job_type="text"),
+        _last_said("error", error_message="text"),
+        _greatest("explicit", states_lineage="boolean"),
+        _greatest("tested", has_results="boolean"),
+        _last_said_each("facets", body="json"),
+    ),
+)
+
+DATASETS: Final = Table(
+    "datasets",
+    _columns(id="id"),
+    (
+        _least("identity", canonical_dataset_id="text"),
+        _first_said("named", dataset_namespace="text", dataset_name="text"),
+        _least("first_event", first_event_at="instant"),
+        _greatest("last_event", last_event_at="instant"),
+        _last_said_each("facets", body="json"),
+    ),
+)
+
+LINEAGE_EDGES: Final = Table(
+    "lineage_edges",
+    _columns(job_run_id="id", dataset_id="id", edge_type="text"),
+    (
+        # Lesser is stronger: see statements.STRENGTH.
+        _least("origin", origin="integer"),
+        _least("told", sources_told_by="integer"),
+        _least("first_event", first_event_at="instant"),
+        _greatest("last_event", last_event_at="instant"),
+        _last_said("statistics", row_count="integer", byte_size="integer", file_count="integer"),
+        _last_said("version", dataset_version="text"),
+        _last_said("lifecycle", lifecycle_change="text"),
+        _last_said_each("facets", body="json"),
+    ),
+)
+
+COLUMN_EDGES: Final = Table(
+    "column_edges",
+    _columns(
+        job_run_id="id",
+        target_kind="text",
+        target_id="id",
+        target_field="text",
+        source_kind="text",
+        source_id="id",
+        source_field="text",
+        origin="integer",
+        transformation="text",
+        subtype="text",
+        masking="boolean",
+    ),
+)
+"""What a run said of where data came from, down to the column; an empty field means all of the dataset."""
+
+RUNNING_WRITES: Final = Table(
+    "running_writes",
+    _columns(job_run_id="id", dataset_id="id", at="instant"),
+    (_last_said("statistics", row_count="integer", byte_size="integer", file_count="integer"),),
+)
+"""Versions that a run wrote before it ended: every other write is an output and the run's end."""
+
+DECLARATIONS: Final = Table(
+    "declarations",
+    _columns(entity_kind="text", entity_id="id", event_time="instant"),
+    (Group("edges", Rule.GREATEST, _columns(digest="id", edges="json"), 1),),
+)
+"""Lineage that a JobEvent or DatasetEvent declares, whole. It stands until the same entity declares again."""
+
+FACET_HISTORY: Final = Table(
+    "facet_history",
+    _columns(entity_kind="text", entity_id="id", facet_key="text", event_time="instant", job_run_id="id"),
+    # The body's digest is empty where the facet was deleted.
+    (Group("body", Rule.GREATEST, _columns(rank="integer", digest="id", body_digest="id"), 2),),
+)
+
+FACET_BODIES: Final = Table(
+    "facet_bodies", _columns(digest="id"), (Group("body", Rule.ABSENT, _columns(body="json"), 1),)
+)
+
+TEST_RESULTS: Final = Table(
+    "test_results",
+    _columns(test_id="id", job_run_id="id"),
+    (
+        _least("test", dataset_id="id", test_name="text", column="text", parameters="text"),
+        _last_said(
+            "result",
+            status="text",
+            severity="text",
+            expected="text",
+            actual="text",
+            message="text",
+            description="text",
+            of_own_output="boolean",
+        ),
+    ),
+)
+
+TABLES: Final = (
+    JOBS,
+    JOB_RUNS,
+    DATASETS,
+    LINEAGE_EDGES,
+    COLUMN_EDGES,
+    RUNNING_WRITES,
+    DECLARATIONS,
+    FACET_HISTORY,
+    FACET_BODIES,
+    TEST_RESULTS,
+)
+
+
+def _first_and_last(values: frozenset[tuple[Any, ...]], keep: int | None) -> frozenset[tuple[Any, ...]]:
+    if keep is None or len(values) <= 2 * keep:
+        return values
+    ordered = sorted(values)
+    return frozenset(ordered[:keep] + ordered[-keep:])
+
+
+class Facts:
+    """Rows by table and key. Adding is merging."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[Key, Row]] = {table.name: {} for table in TABLES}
+
+    def add(self, table: Table, key: Key, row: Row) -> None:
+        rows = self._rows[table.name]
+        standing = rows.get(key)
+        rows[key] = row if standing is None else table.merge(standing, row)
+
+    def say(self, table: Table, key: Key, **values: Value) -> None:
+        self.add(table, key, table.row(**values))
+
+    def merge(self, other: "Facts") -> None:
+        for table in TABLES:
+            for key, row in other.rows(table).items():
+                self.add(table, key, row)
+
+    def rows(self, table: Table) -> Mapping[Key, Row]:
+        return self._rows[table.name]
+
+    def __iter__(self) -> Iterator[tuple[Table, Key, Row]]:
+        for table in TABLES:
+            for key, row in self._rows[table.name].items():
+                yield table, key, row
+
+    def __len__(self) -> int:
+        return sum(map(len, self._rows.values()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Facts) and self._rows == other._rows
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,272 @@
+"""What one event says about lineage: what was read, what was written, and which came from which.
+
+Every statement keeps its origin, because producers say the same thing at several strengths: an explicit `lineage` facet,
+a `columnLineage` facet (which may name inputs that `inputs` leaves out: dbt does), or inputs and outputs side by side.
+Which one counts is decided when a question is asked, per run and output: the strongest.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+import msgspec
+from openlineage.client.generated.column_lineage_dataset import ColumnLineageDatasetFacet, InputField
+from openlineage.client.generated.lifecycle_state_change_dataset import LifecycleStateChangeDatasetFacet
+from openlineage.client.generated.lineage import LineageDatasetFacet, LineageJobFacet
+
+from correlator.rulebook import identity
+from correlator.rulebook.events import Dataset, DatasetEvent, Event, Job, body
+from correlator.rulebook.naming import dataset_urn, storable
+
+Origin = Literal["lineage", "column_lineage", "boundary", "rename"]
+"""Who says so: an explicit lineage facet, a columnLineage facet, inputs and outputs themselves, a rename."""
+
+STRENGTH: Final[dict[Origin, int]] = {"lineage": 0, "column_lineage": 1, "boundary": 2, "rename": 3}
+"""The least is the strongest."""
+
+
+class DatasetRef(msgspec.Struct, frozen=True, gc=False):
+    key: identity.Id
+    urn: str
+    namespace: str
+    name: str
+    """Namespace and name as they were sent; the URN is what they mean."""
+
+
+class JobRef(msgspec.Struct, frozen=True, gc=False):
+    key: identity.Id
+    namespace: str
+    name: str
+    run: identity.Id = b""
+    """The run, where one is meant; empty for the job as such."""
+
+
+Node = DatasetRef | JobRef
+Transformation = tuple[str, str, bool]
+"""Type, subtype, masking."""
+
+_UNSAID: Final[Transformation] = ("", "", False)
+
+
+class Edge(msgspec.Struct, frozen=True, gc=False):
+    """Data goes from source to target. An empty field means all of the dataset."""
+
+    source: Node
+    target: Node
+    origin: Origin
+    source_field: str = ""
+    target_field: str = ""
+    transformation: str = ""
+    subtype: str = ""
+    masking: bool = False
+
+
+class Boundary(msgspec.Struct, frozen=True, gc=False):
+    """A dataset that a run or job takes in or gives out."""
+
+    dataset: DatasetRef
+    origin: Origin
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """All that one event says about lineage."""
+
+    inputs: list[Boundary]
+    outputs: list[Boundary]
+    edges: list[Edge]
+    is_explicit: bool
+    """Whether a lineage facet speaks. Then inputs and outputs are only the border of the job, and no input is taken to
+    have gone into an output unless the facet says so."""
+    told: dict[identity.Id, Origin]
+    """Outputs whose sources are told, and by what; an explicit lineage facet may tell that there are none."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.inputs or self.outputs or self.edges or self.is_explicit)
+
+
+@lru_cache(maxsize=16_384)
+def dataset_ref(namespace: str, name: str) -> DatasetRef:
+    urn = dataset_urn(namespace, name)
+    return DatasetRef(identity.dataset_key(urn), urn, storable(namespace), storable(name))
+
+
+@lru_cache(maxsize=16_384)
+def job_ref(namespace: str, name: str) -> JobRef:
+    return JobRef(identity.job_key(namespace, name), storable(namespace), storable(name))
+
+
+def job_run_ref(namespace: str, name: str, run_id: str) -> JobRef:
+    return JobRef(
+        identity.job_key(namespace, name),
+        storable(namespace),
+        storable(name),
+        identity.job_run_key(namespace, name, run_id),
+    )
+
+
+def statement(event: Event) -> Statement:
+    if isinstance(event, DatasetEvent):
+        return _said_of_dataset(event.dataset)
+    own_job = job_ref(event.job.namespace, event.job.name)
+    said = _Said()
+    for dataset in event.inputs:
+        said.input(dataset_ref(dataset.namespace, dataset.name), "boundary")
+    for dataset in event.outputs:
+        target = dataset_ref(dataset.namespace, dataset.name)
+        said.output(target, "boundary")
+        _say_sources(said, target, dataset, own_job)
+    _say_job_lineage(said, event.job, own_job)
+    return said.done()
+
+
+def _said_of_dataset(dataset: Dataset) -> Statement:
+    said = _Said()
+    target = dataset_ref(dataset.namespace, dataset.name)
+    _say_sources(said, target, dataset, None)
+    # The dataset stands in no job here, so there is no border to speak of, only where its data comes from.
+    return Statement([], [], list(said.edges), said.is_explicit, said.told)
+
+
+class _Said:
+    """Collects a statement; what is said twice counts once, at its strongest."""
+
+    def __init__(self) -> None:
+        self.inputs: dict[DatasetRef, Origin] = {}
+        self.outputs: dict[DatasetRef, Origin] = {}
+        self.edges: dict[Edge, None] = {}
+        self.told: dict[identity.Id, Origin] = {}
+        self.is_explicit = False
+
+    def input(self, dataset: DatasetRef, origin: Origin) -> None:
+        self.inputs[dataset] = _stronger(self.inputs.get(dataset), origin)
+
+    def output(self, dataset: DatasetRef, origin: Origin) -> None:
+        self.outputs[dataset] = _stronger(self.outputs.get(dataset), origin)
+
+    def tell(self, target: DatasetRef, origin: Origin) -> None:
+        self.told[target.key] = _stronger(self.told.get(target.key), origin)
+
+    def edge(self, edge: Edge) -> None:
+        self.edges[edge] = None
+
+    def done(self) -> Statement:
+        return Statement(
+            [Boundary(dataset, origin) for dataset, origin in self.inputs.items()],
+            [Boundary(dataset, origin) for dataset, origin in self.outputs.items()],
+            list(self.edges),
+            self.is_explicit,
+            self.told,
+        )
+
+
+def _stronger(one: Origin | None, other: Origin) -> Origin:
+    return other if one is None or STRENGTH[other] < STRENGTH[one] else one
+
+
+def _say_sources(said: _Said, target: DatasetRef, dataset: Dataset, own_job: JobRef | None) -> None:
+    """What the facets of a written dataset say about where its data comes from."""
+    if (columns := body(dataset.facets, ColumnLineageDatasetFacet)) is not None:
+        _say_columns(said, target, columns)
+    if (lineage := body(dataset.facets, LineageDatasetFacet)) is not None:
+        said.is_explicit = True
+        _say_target(said, target, lineage.inputs, lineage.fields, own_job)
+    change = body(dataset.facets, LifecycleStateChangeDatasetFacet)
+    # The types are the package's, where the change is an enum; on the wire and here it is its text.
+    if change is not None and str(change.lifecycleStateChange) == "RENAME" and change.previousIdentifier is not None:
+        previous = dataset_ref(change.previousIdentifier.namespace, change.previousIdentifier.name)
+        if previous.key != target.key:
+            said.input(previous, "rename")
+            said.edge(Edge(previous, target, "rename"))
+
+
+def _say_columns(said: _Said, target: DatasetRef, facet: ColumnLineageDatasetFacet) -> None:
+    for column, entry in facet.fields.items():
+        for source in entry.inputFields:
+            old_style = entry.transformationType or ""
+            _say_column(said, target, storable(column), source, old_style)
+    for source in facet.dataset or ():
+        _say_column(said, target, "", source, "")
+
+
+def _say_column(said: _Said, target: DatasetRef, column: str, source: InputField, old_style: str) -> None:
+    dataset = dataset_ref(source.namespace, source.name)
+    if dataset.key != target.key:  # a table that feeds itself does not read a version of its own making
+        said.input(dataset, "column_lineage")
+    said.tell(target, "column_lineage")
+    for kind, subtype, masking in _transformations(source.transformations) or [_from_old_style(old_style)]:
+        said.edge(Edge(dataset, target, "column_lineage", storable(source.field), column, kind, subtype, masking))
+
+
+def _transformations(said: Sequence[Any] | None) -> list[Transformation]:
+    return [(storable(t.type), storable(t.subtype or ""), bool(t.masking)) for t in said or ()]
+
+
+def _from_old_style(transformation_type: str) -> Transformation:
+    """`IDENTITY` and `MASKED` of facet version 1-0: both direct, and the second masks."""
+    match transformation_type:
+        case "":
+            return _UNSAID
+        case "MASKED":
+            return "DIRECT", "TRANSFORMATION", True
+        case other:
+            return "DIRECT", storable(other), False
+
+
+def _say_job_lineage(said: _Said, job: Job, own_job: JobRef) -> None:
+    facet = body(job.facets, LineageJobFacet)
+    if facet is None:
+        return
+    said.is_explicit = True
+    for entry in facet.entries:
+        target = _node(entry, own_job)
+        if isinstance(target, DatasetRef):
+            if not _is_made_elsewhere(entry, own_job):
+                said.output(target, "lineage")
+            _say_target(said, target, entry.inputs, getattr(entry, "fields", None), own_job)
+            continue
+        for source, source_field, transformations in _sources(entry.inputs, own_job):
+            if isinstance(source, DatasetRef) and target == own_job:
+                said.input(source, "lineage")
+            for kind, subtype, masking in transformations:
+                said.edge(Edge(source, target, "lineage", source_field, "", kind, subtype, masking))
+
+
+def _is_made_elsewhere(entry: Any, own_job: JobRef) -> bool:
+    """An orchestrator may tell what other jobs made; that does not make it an output of its own."""
+    fields = (getattr(entry, "fields", None) or {}).values()
+    sources = [node for inputs in (entry.inputs, *(f.inputs for f in fields)) for node, _, _ in _sources(inputs, own_job)]
+    return bool(sources) and all(isinstance(node, JobRef) and node != own_job for node in sources)
+
+
+def _say_target(
+    said: _Said, target: DatasetRef, inputs: Sequence[Any] | None, fields: dict[str, Any] | None, own_job: JobRef | None
+) -> None:
+    """An entry of an explicit lineage facet. No inputs at all is a statement too: nothing upstream is known."""
+    said.tell(target, "lineage")
+    per_field: Iterable[tuple[str, Sequence[Any]]] = ((storable(n), e.inputs) for n, e in (fields or {}).items())
+    for target_field, sources in [("", inputs or ()), *per_field]:
+        for source, source_field, transformations in _sources(sources, own_job):
+            if isinstance(source, DatasetRef) and source.key != target.key and own_job is not None:
+                said.input(source, "lineage")
+            for kind, subtype, masking in transformations:
+                said.edge(Edge(source, target, "lineage", source_field, target_field, kind, subtype, masking))
+
+
+def _sources(inputs: Sequence[Any] | None, own_job: JobRef | None) -> Iterator[tuple[Node, str, list[Transformation]]]:
+    for source in inputs or ():
+        node = _node(source, own_job)
+        if node is not None:
+            field = storable(getattr(source, "field", None) or "")
+            yield node, field, _transformations(source.transformations) or [_UNSAID]
+
+
+def _node(said: Any, own_job: JobRef | None) -> Node | None:
+    """The entity that an entry names; a job without a name is the event's own."""
+    if type(said).__name__ in ("LineageDatasetEntry", "LineageDatasetInput"):
+        return dataset_ref(said.namespace, said.name)
+    if said.name is None:
+        return own_job
+    if said.runId is not None:
+        return job_run_ref(said.namespace, said.name, said.runId)
+    return job_ref(said.namespace, said.name)
