@@ -12,12 +12,12 @@ import re
 import uuid
 
 import orjson
+from tests import corpus, oracle
 
 from benchmarks.rounds import Contender, microseconds, table
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Rejection
 from correlator.rulebook.policy import CORRELATOR, SPEC, Policy
-from tests import corpus, oracle
 
 STRICT = Policy(name="spec", formats="enforce")
 SMALLEST, LARGEST = 1_000, 4_000

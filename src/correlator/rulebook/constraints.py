@@ -7,6 +7,8 @@ by class and field; `tests/unit/rulebook/test_spec_tables.py` holds them against
 from typing import Final, Literal
 
 Format = Literal["date-time", "uri", "uuid"]
+Entity = Literal["run", "job", "dataset", "input", "output"]
+FacetKey = tuple[Entity, str]
 
 FACET_KEYS: Final = {
     "DatasetVersionDatasetFacet": "version",
@@ -16,7 +18,7 @@ FACET_KEYS: Final = {
     "ProcessingEngineRunFacet": "processing_engine",
     "SQLJobFacet": "sql",
 }
-"""Facets whose key is not their class name in camel case without the entity (`ErrorMessageRunFacet` → `errorMessage`)."""
+"""Facets whose key is not their class name without the entity (`ErrorMessageRunFacet` → `errorMessage`)."""
 
 ALWAYS_REQUIRED: Final = frozenset({"producer", "schemaURL", "_producer", "_schemaURL"})
 """The classes fill these in for their users; on the wire they have to be there."""
@@ -57,10 +59,10 @@ FACET_MAPS: Final = frozenset({"facets", "inputFacets", "outputFacets"})
 NULLABLE: Final = frozenset({"JobEvent.inputs", "JobEvent.outputs", "RunEvent.inputs", "RunEvent.outputs"})
 """Decoded even when null, because policy `correlator` reads that as an empty list; policy `spec` refuses it."""
 
-OTHER_HOMES: Final = {
+OTHER_HOMES: Final[dict[FacetKey, FacetKey]] = {
     ("run", "parentRun"): ("run", "parent"),
     ("run", "sql"): ("job", "sql"),
     ("dataset", "dataQualityAssertions"): ("input", "dataQualityAssertions"),
     ("output", "dataQualityAssertions"): ("input", "dataQualityAssertions"),
 }
-"""Standard facets that real producers put where the spec does not: understood there too, and judged with warnings only."""
+"""Standard facets that real producers put where the spec does not: understood there, and worth a warning at most."""

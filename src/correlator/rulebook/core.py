@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from correlator.rulebook import explain, spec
 from correlator.rulebook.events import Kind
-from correlator.rulebook.formats import ZERO_TIME, ReadTime, Verdicts, read_time
+from correlator.rulebook.formats import ZERO_TIME, ReadTime, Verdicts, match_uuid, read_time
 from correlator.rulebook.policy import Findings, Policy
 from correlator.rulebook.problems import ROOT, Problem, child, element, quote
 
@@ -144,27 +144,29 @@ def properties_without_meaning(members: Mapping[str, Any], kind: Kind) -> Iterat
             yield Problem(key, "says_nothing", f"{key} says nothing on a {EVENT_NAMES[kind]}; it is kept but not used")
 
 
-def odd_formats(wire: Any, time: ReadTime | None, kind: Kind) -> Iterator[Problem]:
+def oddities(wire: Any, time: ReadTime | None, kind: Kind) -> Iterator[Problem]:
     """What is worth a warning in a core that keeps every rule. `time` is given when it is written unusually."""
     if time is not None and not time.rfc3339:
         yield unusual_time(wire.eventTime, time)
-    for path, text, name in (
-        ("producer", wire.producer, "uri"),
-        ("schemaURL", wire.schemaURL, "uri"),
-        ("run.runId", wire.run.runId if kind == "run" else "", "uuid"),
-    ):
-        if (kind == "run" or name == "uri") and not explain.FORMATS[name](text):
-            yield explain.bad_format(path, text, name)
+    for path, text in (("producer", wire.producer), ("schemaURL", wire.schemaURL)):
+        if not explain.URIS[text]:
+            yield explain.bad_format(path, text, "uri")
+    if kind == "run" and not match_uuid(wire.run.runId):
+        yield explain.bad_format("run.runId", wire.run.runId, "uuid")
     if not URLS_OF_KIND[kind][wire.schemaURL]:
         yield kind_mismatch(wire.schemaURL, kind)
 
 
 def kind_mismatch(url: str, kind: Kind) -> Problem:
     name = EVENT_NAMES[kind]
-    return Problem("schemaURL", "kind_mismatch", f"schemaURL names a {_named_event(url)}, but by its shape this is a {name}")
+    return Problem(
+        "schemaURL", "kind_mismatch", f"schemaURL names a {_named_event(url)}, but by its shape this is a {name}"
+    )
 
 
 def unusual_time(text: str, time: ReadTime) -> Problem:
     if not time.has_offset:
         return Problem("eventTime", "no_offset", f"eventTime: {quote(text)} has no offset; it is read as UTC")
-    return Problem("eventTime", "format_date_time", f"eventTime: {quote(text)} is not a date-time as RFC 3339 writes it")
+    return Problem(
+        "eventTime", "format_date_time", f"eventTime: {quote(text)} is not a date-time as RFC 3339 writes it"
+    )

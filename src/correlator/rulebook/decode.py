@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from correlator.rulebook import core, explain, spec
+from correlator.rulebook import core, explain
+from correlator.rulebook.constraints import Entity
 from correlator.rulebook.events import (
     Dataset,
     DatasetEvent,
@@ -24,14 +25,14 @@ from correlator.rulebook.events import (
     Run,
     RunEvent,
 )
-from correlator.rulebook.facets import MAPS, TOO_DEEP, Doubt, members
+from correlator.rulebook.facets import MAPS, TOO_DEEP, Doubt, FacetMap, Known, members
 from correlator.rulebook.formats import ZERO_TIME, Instant, match_uuid, plain_instant, read_time
 from correlator.rulebook.policy import CORRELATOR, Findings, Policy
 from correlator.rulebook.problems import ROOT, Problem, child, element, json_type, under
 
 Members = dict[str, msgspec.Raw]
 Place = tuple[str | int, ...]
-Doubts = list[tuple[Place, Doubt]]
+Doubts = list[tuple[Place, tuple[Doubt, ...]]]
 """What is doubtful and where. The place is put into words only when somebody asks."""
 
 
@@ -41,6 +42,8 @@ _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NO_FACETS: Final = Facets({}, {})
+_OF_RUN, _OF_JOB, _OF_DATASET = MAPS["run"], MAPS["job"], MAPS["dataset"]
+_OF_INPUT, _OF_OUTPUT = MAPS["input"], MAPS["output"]
 _RUN_FACETS: Final = ("run", "facets")
 _JOB_FACETS: Final = ("job", "facets")
 
@@ -107,16 +110,14 @@ def _judge_decoded(
         return None
     doubts: Doubts = []
     try:
-        event = _event(raw, wire, instant, kind, doubts)
+        event = _event(raw, wire, instant, kind, policy, doubts)
     except msgspec.ValidationError:  # facets that are no object
         return None
     if is_formal and not doubts and not remarks and core.URLS_OF_KIND[kind][wire.schemaURL]:
         return event
     findings = Findings(policy)
-    for problem in remarks or ():
+    for problem in (*(remarks or ()), *core.oddities(wire, unusual, kind)):
         findings.remark(problem)
-    for problem in core.odd_formats(wire, unusual, kind):
-        findings.add(problem)
     _report(doubts, findings)
     if findings.errors:
         return _rejection(raw, kind, wire.producer, findings)
@@ -144,48 +145,61 @@ def has_a_name(entity: Any) -> bool:
     return bool(entity.name.strip() and entity.namespace.strip())
 
 
-def _event(raw: bytes, wire: Any, instant: Instant, kind: Kind, doubts: Doubts) -> Event:
+def _event(raw: bytes, wire: Any, instant: Instant, kind: Kind, policy: Policy, doubts: Doubts) -> Event:
+    read = _facets_enforced if policy.formats == "enforce" else _facets
     if kind == "dataset":
-        dataset = _dataset(wire.dataset, _NO_FACETS, ("dataset",), doubts)
-        return DatasetEvent(raw, instant, wire.producer, wire.schemaURL, dataset)
-    job = Job(wire.job.namespace, wire.job.name, _facets("job", wire.job.facets, _JOB_FACETS, doubts))
+        dataset = wire.dataset
+        facets = read(_OF_DATASET, dataset.facets, ("dataset", "facets"), doubts)
+        return DatasetEvent(
+            raw, instant, wire.producer, wire.schemaURL, Dataset(dataset.namespace, dataset.name, facets, _NO_FACETS)
+        )
+    job = Job(wire.job.namespace, wire.job.name, read(_OF_JOB, wire.job.facets, _JOB_FACETS, doubts))
     inputs, outputs = [], []
     if wire.inputs:
         for index, dataset in enumerate(wire.inputs):
-            own = _facets("input", dataset.inputFacets, ("inputs", index, "inputFacets"), doubts)
-            inputs.append(_dataset(dataset, own, ("inputs", index), doubts))
+            facets = read(_OF_DATASET, dataset.facets, ("inputs", index, "facets"), doubts)
+            own = read(_OF_INPUT, dataset.inputFacets, ("inputs", index, "inputFacets"), doubts)
+            inputs.append(Dataset(dataset.namespace, dataset.name, facets, own))
     if wire.outputs:
         for index, dataset in enumerate(wire.outputs):
-            own = _facets("output", dataset.outputFacets, ("outputs", index, "outputFacets"), doubts)
-            outputs.append(_dataset(dataset, own, ("outputs", index), doubts))
+            facets = read(_OF_DATASET, dataset.facets, ("outputs", index, "facets"), doubts)
+            own = read(_OF_OUTPUT, dataset.outputFacets, ("outputs", index, "outputFacets"), doubts)
+            outputs.append(Dataset(dataset.namespace, dataset.name, facets, own))
     if kind == "job":
         return JobEvent(raw, instant, wire.producer, wire.schemaURL, job, inputs, outputs)
-    run = Run(wire.run.runId, _facets("run", wire.run.facets, _RUN_FACETS, doubts))
+    run = Run(wire.run.runId, read(_OF_RUN, wire.run.facets, _RUN_FACETS, doubts))
     return RunEvent(raw, instant, wire.producer, wire.schemaURL, wire.eventType, run, job, inputs, outputs)
 
 
-def _dataset(wire: Any, role_facets: Facets, place: Place, doubts: Doubts) -> Dataset:
-    return Dataset(wire.namespace, wire.name, _facets("dataset", wire.facets, (*place, "facets"), doubts), role_facets)
-
-
-def _facets(entity: spec.Entity, raw: msgspec.Raw | None, place: Place, doubts: Doubts) -> Facets:
+def _facets(known: Known[FacetMap], raw: msgspec.Raw | None, place: Place, doubts: Doubts) -> Facets:
     if raw is None:
         return _NO_FACETS
-    facet_map = MAPS[entity][bytes(raw)]
+    facet_map = known[bytes(raw)]
     if facet_map.doubts:
-        doubts.extend((place, doubt) for doubt in facet_map.doubts)
+        doubts.append((place, facet_map.doubts))
     return facet_map.facets
 
 
+def _facets_enforced(known: Known[FacetMap], raw: msgspec.Raw | None, place: Place, doubts: Doubts) -> Facets:
+    """The same where a broken format breaks a facet: then nothing is derived from it."""
+    facets = _facets(known, raw, place, doubts)
+    broken = {doubt.key for where, found in doubts if where == place for doubt in found if doubt.reading.problems}
+    if not broken:
+        return facets
+    return Facets(facets.raw, {k: v for k, v in facets.typed.items() if k not in broken}, facets.deleted)
+
+
 def _report(doubts: Doubts, findings: Findings) -> None:
-    for place, doubt in doubts:
+    for place, found in doubts:
         path = ROOT
-        for step in (*place, doubt.key):
+        for step in place:
             path = child(path, step) if isinstance(step, str) else element(path, step)
-        for problem in doubt.reading.problems:
-            findings.add_of_facet(under(path, problem), dropped=doubt.dropped)
-        for problem in doubt.reading.remarks:
-            findings.remark(under(path, problem), dropped=doubt.dropped)
+        for doubt in found:
+            dropped = doubt.is_dropped(findings.policy.formats)
+            for problem in doubt.reading.problems:
+                findings.add_of_facet(under(child(path, doubt.key), problem), dropped=dropped)
+            for problem in doubt.reading.remarks:
+                findings.remark(under(child(path, doubt.key), problem), dropped=dropped)
 
 
 def _explain(raw: bytes, text: bytes, kind: Kind | None, policy: Policy) -> Event | Rejection:
@@ -196,7 +210,7 @@ def _explain(raw: bytes, text: bytes, kind: Kind | None, policy: Policy) -> Even
     if findings.errors or kind is None:
         doubts: Doubts = []
         for entity, facets, place in _facet_maps(_members(text) or {}):
-            _facets(entity, facets, place, doubts)
+            _facets(MAPS[entity], facets, place, doubts)
         _report(doubts, findings)
         return _rejection(raw, kind, value.get("producer"), findings)
     # Only a repeated key leads here: its first value broke a rule and its last one, which counts, does not.
@@ -232,10 +246,10 @@ def _items(text: msgspec.Raw) -> list[msgspec.Raw]:
         return []
 
 
-def _facet_maps(event: Members) -> Iterator[tuple[spec.Entity, msgspec.Raw, Place]]:
+def _facet_maps(event: Members) -> Iterator[tuple[Entity, msgspec.Raw, Place]]:
     """All facets that can be found in an event whose core is broken somewhere."""
 
-    def maps(holder: msgspec.Raw, place: Place, **keys: spec.Entity) -> Iterator[tuple[spec.Entity, msgspec.Raw, Place]]:
+    def maps(holder: msgspec.Raw, place: Place, **keys: Entity) -> Iterator[tuple[Entity, msgspec.Raw, Place]]:
         inner = _members(holder) or {}
         for key, entity in keys.items():
             if key in inner and _members(inner[key]) is not None:

@@ -20,7 +20,7 @@ class Facets(msgspec.Struct, frozen=True, gc=False):
     raw: dict[str, msgspec.Raw]
     """Every facet, byte for byte."""
     typed: dict[str, Any]
-    """The standard ones that keep their schema. Custom, broken and deleted ones are not here: nothing is derived from them."""
+    """The standard ones that keep their schema. Nothing is derived from the others: custom, broken, deleted."""
     deleted: tuple[str, ...] = ()
     """Keys whose facet says that it is no more."""
 

@@ -180,7 +180,9 @@ def with_whole_numbers(value: Any, kind: inspect.Type) -> Any:
         case inspect.ListType(item_type=inner) if isinstance(value, list):
             return [with_whole_numbers(v, inner) for v in value]
         case inspect.UnionType(types=alternatives) if isinstance(value, dict):
-            chosen = next((t for t in alternatives if isinstance(t, inspect.StructType) and t.tag == value.get("type")), None)
+            chosen = next(
+                (t for t in alternatives if isinstance(t, inspect.StructType) and t.tag == value.get("type")), None
+            )
             return with_whole_numbers(value, chosen) if chosen is not None else value
         case _:
             return value

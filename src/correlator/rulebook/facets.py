@@ -9,8 +9,10 @@ import msgspec
 from msgspec import inspect
 
 from correlator.rulebook import constraints, explain, spec
+from correlator.rulebook.constraints import Entity
 from correlator.rulebook.events import Facets
 from correlator.rulebook.formats import Verdicts, is_uri
+from correlator.rulebook.policy import Formats
 from correlator.rulebook.problems import ROOT, Problem
 
 Check = Callable[[Any], object]
@@ -67,9 +69,21 @@ class FacetReader:
     every facet has to have.
     """
 
-    __slots__ = ("_away", "_base", "_decode", "_decode_base", "_known", "_shape", "_sound", "_urls", "_version", "is_custom", "read")
+    __slots__ = (
+        "_away",
+        "_base",
+        "_decode",
+        "_decode_base",
+        "_known",
+        "_shape",
+        "_sound",
+        "_urls",
+        "_version",
+        "is_custom",
+        "read",
+    )
 
-    def __init__(self, entity: spec.Entity, standard: spec.FacetShape | None, *, away: bool = False) -> None:
+    def __init__(self, entity: Entity, standard: spec.FacetShape | None, *, away: bool = False) -> None:
         self.is_custom = standard is None
         self._known = Known[Reading](self._read)
         self._base = spec.BASE_FACETS[entity]
@@ -159,15 +173,23 @@ def sound_check(kind: inspect.Type, besides: frozenset[str] = frozenset()) -> Ch
             return sound_check(inner)
         case inspect.StructType() if _leaves_something_open(kind, besides):
             return _struct_check(kind, besides)
-        case inspect.ListType(item_type=inner) if (check := sound_check(inner)) is not None:
-            return lambda items: all(map(check, items))
-        case inspect.DictType(value_type=inner) if (check := sound_check(inner)) is not None:
-            return lambda members: all(map(check, members.values()))
+        case inspect.ListType(item_type=inner) if (each := sound_check(inner)) is not None:
+            return partial(_holds_for_all, each)
+        case inspect.DictType(value_type=inner) if (each := sound_check(inner)) is not None:
+            return partial(_holds_for_all_values, each)
         case inspect.UnionType(types=alternatives):
             checks = {t.cls: sound_check(t) for t in alternatives if isinstance(t, inspect.StructType)}
             if any(check is not None for check in checks.values()):
                 return lambda value: (check := checks[type(value)]) is None or check(value)
     return None
+
+
+def _holds_for_all(check: Check, items: list[Any]) -> bool:
+    return all(map(check, items))
+
+
+def _holds_for_all_values(check: Check, members: dict[str, Any]) -> bool:
+    return all(map(check, members.values()))
 
 
 def _struct_check(kind: inspect.StructType, besides: frozenset[str]) -> Check:
@@ -216,17 +238,19 @@ def _leaves_something_open(kind: inspect.StructType, besides: frozenset[str]) ->
                 return any(reaches(t) for t in alternatives)
             case inspect.StructType(cls=cls, fields=fields) if cls not in seen:
                 seen.add(cls)
-                return cls.__name__ in constraints.TOGETHER or any(reaches(f.type) for f in fields if f.name not in ignored)
+                return cls.__name__ in constraints.TOGETHER or any(
+                    reaches(f.type) for f in fields if f.name not in ignored
+                )
             case _:
                 return False
 
     return reaches(kind, besides)
 
 
-CUSTOM: Final[dict[spec.Entity, FacetReader]] = {entity: FacetReader(entity, None) for entity in spec.BASE_FACETS}
+CUSTOM: Final[dict[Entity, FacetReader]] = {entity: FacetReader(entity, None) for entity in spec.BASE_FACETS}
 """Facets that the spec does not know have to have what every facet has, and no more."""
 
-READERS: Final[dict[spec.Entity, dict[str, FacetReader]]] = {entity: {} for entity in spec.BASE_FACETS}
+READERS: Final[dict[Entity, dict[str, FacetReader]]] = {entity: {} for entity in spec.BASE_FACETS}
 for (_entity, _key), _standard in spec.STANDARD_FACETS.items():
     READERS[_entity][_key] = FacetReader(_entity, _standard)
 for (_entity, _key), _home in constraints.OTHER_HOMES.items():
@@ -238,8 +262,13 @@ class Doubt(msgspec.Struct, frozen=True, gc=False):
 
     key: str
     reading: Reading
-    dropped: bool
-    """Whether it is a standard facet that nothing can be derived from."""
+    is_custom: bool
+
+    def is_dropped(self, formats: Formats) -> bool:
+        """Whether it is a standard facet that nothing is derived from."""
+        if self.is_custom or self.reading.deleted:
+            return False
+        return self.reading.body is None or (formats == "enforce" and bool(self.reading.problems))
 
 
 class FacetMap(msgspec.Struct, frozen=True, gc=False):
@@ -249,7 +278,7 @@ class FacetMap(msgspec.Struct, frozen=True, gc=False):
     doubts: tuple[Doubt, ...]
 
 
-def _read_map(entity: spec.Entity, text: bytes) -> FacetMap:
+def _read_map(entity: Entity, text: bytes) -> FacetMap:
     readers, custom = READERS[entity], CUSTOM[entity]
     raw = members(text)
     typed: dict[str, Any] = {}
@@ -263,17 +292,14 @@ def _read_map(entity: spec.Entity, text: bytes) -> FacetMap:
         elif reading.deleted:
             deleted.append(key)
         if reading.in_doubt:
-            dropped = not (reading.deleted or reader.is_custom or reading.body is not None)
-            doubts.append(Doubt(key, reading, dropped))
+            doubts.append(Doubt(key, reading, reader.is_custom))
     return FacetMap(Facets(raw, typed, tuple(deleted)), tuple(doubts))
 
 
 members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """The members of an object, each as it is written; a ValidationError for anything that is no object."""
 
-MAPS: Final[dict[spec.Entity, Known[FacetMap]]] = {
-    entity: Known(partial(_read_map, entity)) for entity in spec.BASE_FACETS
-}
+MAPS: Final[dict[Entity, Known[FacetMap]]] = {entity: Known(partial(_read_map, entity)) for entity in spec.BASE_FACETS}
 
 
 def forget_all() -> None:

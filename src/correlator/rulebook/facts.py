@@ -1,8 +1,8 @@
 """The fact tables, and the one rule by which each fact merges.
 
-A fact is something that events said. Each merges by one of three rules, and each rule gives the same whatever the order,
-duplication and batching of events: insert if absent, least, greatest by a stored order key. What is declared here is
-used by the fold below, by the Spark fold, by the SQL merge and by the tests: nothing else may decide between two facts.
+A fact is something that events said. Each merges by one of three rules (insert if absent, least, greatest by a stored
+order key), and each rule gives the same whatever the order, duplication and batching of events. What is declared here
+is used by `fold`, by the Spark fold, by the SQL merge and by the tests: nothing else may decide between two facts.
 
 A row is a key and one value per group. A value is a tuple of the group's columns; None where no event said anything.
 A group may also hold a set of such tuples, or a map of them by name; then its rule is applied element by element.
@@ -100,9 +100,9 @@ def _merger(group: Group) -> Callable[[Value, Value], Value]:
         case Shape.ONE:
             return decide
         case Shape.MAP:
-            return lambda one, other: one | {
-                name: said if name not in one else decide(one[name], said) for name, said in other.items()
-            }
+            return lambda one, other: (
+                one | {name: said if name not in one else decide(one[name], said) for name, said in other.items()}
+            )
         case Shape.SET:
             return lambda one, other: _first_and_last(one | other, group.keep)
 
@@ -153,7 +153,9 @@ JOB_RUNS: Final = Table(
     "job_runs",
     _columns(id="id"),
     (
-        _least("identity", canonical_job_run_id="text", job_id="id", job_namespace="text", job_name="text", run_id="text"),
+        _least(
+            "identity", canonical_job_run_id="text", job_id="id", job_namespace="text", job_name="text", run_id="text"
+        ),
         _least("first_event", first_event_at="instant"),
         _least("first_start", first_start_at="instant"),
         # A run's end is the first of these; at one instant FAIL, then ABORT, then COMPLETE.
@@ -164,7 +166,9 @@ JOB_RUNS: Final = Table(
         Group("open", Rule.GREATEST, _columns(open_at="instant", open_rank="integer", open_state="text"), 2),
         _last_said("last_event", event_type="text", producer="text"),
         Group("states", Rule.ABSENT, _columns(at="instant", rank="integer", state="text"), 3, Shape.SET, HISTORY_KEPT),
-        _last_said("parent", parent_job_run_id="id", parent_run_id="text", parent_job_namespace="text", parent_job_name="text"),
+        _last_said(
+            "parent", parent_job_run_id="id", parent_run_id="text", parent_job_namespace="text", parent_job_name="text"
+        ),
         _last_said("root", root_job_run_id="id", root_run_id="text", root_job_namespace="text", root_job_name="text"),
         _last_said("nominal", nominal_start_at="instant", nominal_end_at="instant"),
         _last_said("type", processing_type="text", integration="text", job_type="text"),

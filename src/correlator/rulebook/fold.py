@@ -38,7 +38,7 @@ HISTORIES: Final = {
     "job": ("ownership", "sql", "sourceCode", "sourceCodeLocation"),
     "run": ("processing_engine", "sql"),
 }
-"""Facets whose every value is remembered. Those of a run are remembered as its job's: what the job ran on, what it ran."""
+"""Facets whose every value is remembered; those of a run as its job's: what the job ran on, and what it ran."""
 
 _LARGEST_COUNT: Final = 2**63 - 2
 """Spark says 2^63 - 1, eight exabytes, for a size that it does not know."""
@@ -272,15 +272,15 @@ class _Said:
                 self.facts.say(f.FACET_BODIES, (digest,), body=(content.body,))
             else:
                 continue
-            self.facts.say(
-                f.FACET_HISTORY, (kind, entity, key, self._at, run), body=(self._rank, self._digest, digest)
-            )
+            self.facts.say(f.FACET_HISTORY, (kind, entity, key, self._at, run), body=(self._rank, self._digest, digest))
 
     # Declarations
 
     def declared_by_job(self, event: JobEvent) -> None:
-        """A job that names neither inputs nor outputs says nothing of its lineage: clients send empty lists by default.
-        To take a declaration back, a producer sends an explicit lineage facet without entries, or deletes it.
+        """What a JobEvent declares.
+
+        One that names neither inputs nor outputs says nothing of lineage: clients send empty lists by default. To take
+        a declaration back, a producer sends an explicit lineage facet without entries, or deletes it.
         """
         for dataset in (*event.inputs, *event.outputs):
             self.dataset(dataset)

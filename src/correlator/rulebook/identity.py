@@ -69,7 +69,7 @@ def idempotency_key(event: Event) -> Digest:
 
 
 def content_digest(event: Event) -> Digest:
-    """Of the decoded value with sorted keys: white space, order of keys and the offset of its time make no difference."""
+    """Of the decoded value with sorted keys: white space, order of keys and the time's offset make no difference."""
     try:
         value = decoded(event.raw)
         value["eventTime"] = event.event_time
@@ -132,8 +132,11 @@ def decoded(text: bytes | msgspec.Raw) -> Any:
         return json.loads(bytes(text), parse_float=_number, parse_int=_number)
 
 
-def _number(digits: str) -> float | str:
-    return _decode(digits.encode()) if len(digits) <= 15 else f"number {digits}"  # noqa: PLR2004
+def _number(digits: str) -> Any:
+    try:
+        return _decode(digits.encode())
+    except msgspec.ValidationError:
+        return f"number {digits}"
 
 
 def canonical_json(value: Any) -> bytes:

@@ -11,8 +11,10 @@ Formats = Literal["warn", "enforce"]
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """`spec` gives the verdict of the official schemas; `correlator` also asks for what lineage cannot do without,
-    and lets a broken facet cost only itself.
+    """How one event is judged.
+
+    `spec` gives the verdict of the official schemas; `correlator` also asks for what lineage cannot do without, and
+    lets a broken facet cost only itself.
     """
 
     name: PolicyName = "correlator"
@@ -28,21 +30,21 @@ CORRELATOR: Final = Policy(name="correlator")
 class Findings:
     """What is held against one event, sorted by the policy into errors and warnings."""
 
-    __slots__ = ("_policy", "errors", "warnings")
+    __slots__ = ("errors", "policy", "warnings")
 
     def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+        self.policy = policy
         self.errors: list[Problem] = []
         self.warnings: list[Problem] = []
 
     def add(self, problem: Problem) -> None:
         """A problem of the core, or of a facet where the policy makes no difference."""
-        is_warning = problem.rule.startswith("format_") and self._policy.formats == "warn"
+        is_warning = problem.rule.startswith("format_") and self.policy.formats == "warn"
         (self.warnings if is_warning else self.errors).append(problem)
 
     def add_of_facet(self, problem: Problem, *, dropped: bool) -> None:
         """Under `correlator` a broken facet costs only itself."""
-        if self._policy.name == "spec":
+        if self.policy.name == "spec":
             self.add(problem)
         else:
             self.remark(problem, dropped=dropped)
@@ -54,7 +56,7 @@ class Findings:
         self.warnings.append(problem)
 
     def bounded(self, problems: list[Problem]) -> tuple[Problem, ...]:
-        most = self._policy.max_problems
+        most = self.policy.max_problems
         if len(problems) <= most:
             return tuple(problems)
         rest = len(problems) - most

@@ -154,7 +154,7 @@ def observes(job_type: str, *, has_results: bool, has_outputs: bool) -> bool:
     return job_type.upper() == "TEST" or (has_results and not has_outputs)
 
 
-def standing_results(  # noqa: PLR0913
+def standing_results(
     stored: Sequence[Outcome],
     *,
     inputs: Iterable[DatasetRef],

@@ -84,7 +84,9 @@ def validate_state_transition(current: EventType | None, new: EventType | None, 
     elif new == "START":
         if current == "START":
             raise CycleError("duplicate_start", f"duplicate START event: run {run_id} already has START state")
-        raise CycleError("backward_transition", f"backward transition: run {run_id} is {current} and cannot go back to START")
+        raise CycleError(
+            "backward_transition", f"backward transition: run {run_id} is {current} and cannot go back to START"
+        )
     return new
 
 

@@ -67,7 +67,9 @@ def _contradictions(
         Contradiction("two_ends", at, f"the run is {end}, and later it is said to be {other}") for at, other in ends[1:]
     ]
     if opened is not None and opened[0] > ended_at:
-        found.append(Contradiction("active_after_end", opened[0], f"the run is {end}, and later a {opened[2]} is reported"))
+        found.append(
+            Contradiction("active_after_end", opened[0], f"the run is {end}, and later a {opened[2]} is reported")
+        )
     return sorted(found)
 
 

@@ -21,9 +21,8 @@ from openlineage.client import generated
 from openlineage.client.generated import base
 
 from correlator.rulebook import constraints
+from correlator.rulebook.constraints import Entity, FacetKey
 
-Entity = Literal["run", "job", "dataset", "input", "output"]
-FacetKey = tuple[Entity, str]
 Shape = type[msgspec.Struct]
 
 # In this order a class is asked what it belongs to: the input and output classes are no DatasetFacet of the package's.
@@ -169,7 +168,7 @@ def _standard_facets() -> dict[FacetKey, FacetShape]:
     for cls, shape in _SHAPES.items():
         entity = next((e for parent, e in _ENTITIES.items() if issubclass(cls, parent) and cls is not parent), None)
         if entity is not None:
-            version = facet_version(cls._get_schema())  # noqa: SLF001
+            version = facet_version(cls._get_schema())
             found[entity, _facet_key(cls)] = FacetShape(entity, _facet_key(cls), cls, shape, version)
     return found
 

@@ -1,7 +1,7 @@
 """What one event says about lineage: what was read, what was written, and which came from which.
 
-Every statement keeps its origin, because producers say the same thing at several strengths: an explicit `lineage` facet,
-a `columnLineage` facet (which may name inputs that `inputs` leaves out: dbt does), or inputs and outputs side by side.
+Every statement keeps its origin, because producers say the same thing at several strengths: an explicit `lineage`
+facet, a `columnLineage` facet (which may name inputs that `inputs` leaves out: dbt does), or inputs beside outputs.
 Which one counts is decided when a question is asked, per run and output: the strongest.
 """
 
@@ -219,7 +219,7 @@ def _say_job_lineage(said: _Said, job: Job, own_job: JobRef) -> None:
         return
     said.is_explicit = True
     for entry in facet.entries:
-        target = _node(entry, own_job)
+        target = _node(entry, own_job) or own_job
         if isinstance(target, DatasetRef):
             if not _is_made_elsewhere(entry, own_job):
                 said.output(target, "lineage")
@@ -235,7 +235,9 @@ def _say_job_lineage(said: _Said, job: Job, own_job: JobRef) -> None:
 def _is_made_elsewhere(entry: Any, own_job: JobRef) -> bool:
     """An orchestrator may tell what other jobs made; that does not make it an output of its own."""
     fields = (getattr(entry, "fields", None) or {}).values()
-    sources = [node for inputs in (entry.inputs, *(f.inputs for f in fields)) for node, _, _ in _sources(inputs, own_job)]
+    sources = [
+        node for inputs in (entry.inputs, *(f.inputs for f in fields)) for node, _, _ in _sources(inputs, own_job)
+    ]
     return bool(sources) and all(isinstance(node, JobRef) and node != own_job for node in sources)
 
 
@@ -262,7 +264,7 @@ def _sources(inputs: Sequence[Any] | None, own_job: JobRef | None) -> Iterator[t
 
 
 def _node(said: Any, own_job: JobRef | None) -> Node | None:
-    """The entity that an entry names; a job without a name is the event's own."""
+    """The entity that is named; a job without a name is the event's own, and there is none on a DatasetEvent."""
     if type(said).__name__ in ("LineageDatasetEntry", "LineageDatasetInput"):
         return dataset_ref(said.namespace, said.name)
     if said.name is None:

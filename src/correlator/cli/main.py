@@ -1,0 +1,44 @@
+"""`correlator`: the door to every command."""
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+from correlator import __version__
+
+COMMANDS: Final = {
+    "validate": "Judge the OpenLineage events in files.",
+}
+"""Every command with its line in `correlator --help`; each is the `command` of the module of its name.
+
+The lines stand here and not in the modules, so that asking for help imports none of them: `validate` alone takes most
+of a second, and a command whose extra is not installed must not keep the others from working.
+"""
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (the signature is click's)
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"correlator.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="correlator")
+def main() -> None:
+    """From a red data test to the run that broke it, what changed, and who is hurt."""
+
+
+if __name__ == "__main__":
+    main()
