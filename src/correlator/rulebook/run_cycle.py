@@ -5,6 +5,8 @@ OTHER may come anywhere and changes nothing. A sequence may begin with any state
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -48,27 +50,23 @@ def is_single_run_batch(events: Sequence[Event]) -> bool:
     if not isinstance(first, RunEvent):
         return False
     run_id, name, namespace = first.run.run_id, first.job.name, first.job.namespace
-    return all(
-        isinstance(event, RunEvent)
-        and event.run.run_id == run_id
-        and event.job.name == name
-        and event.job.namespace == namespace
-        for event in events
-    )
+    for event in events:
+        if not isinstance(event, RunEvent) or event.run.run_id != run_id:
+            return False
+        job = event.job
+        if job.name != name or job.namespace != namespace:
+            return False
+    return True
 
 
 def sort_events_by_time(events: Sequence[RunEvent]) -> list[RunEvent]:
     """By time, then rank, then content: the same order wherever and in whatever order they arrive."""
-    ordered = sorted(events, key=_time_and_rank)
-    for index in range(len(ordered) - 1):
-        if _time_and_rank(ordered[index]) == _time_and_rank(ordered[index + 1]):
-            # Digests cost more than the rest together, and few events share an instant.
-            return sorted(ordered, key=lambda event: (*_time_and_rank(event), content_digest(event)))
-    return ordered
-
-
-def _time_and_rank(event: RunEvent) -> tuple[int, int]:
-    return event.event_time, RANKS[event.event_type]
+    placed = sorted([(event.event_time, RANKS[event.event_type], place) for place, event in enumerate(events)])
+    for one, other in pairwise(placed):
+        if one[0] == other[0] and one[1] == other[1]:
+            # Digests cost more than all the rest, and few events share an instant.
+            return sorted(events, key=lambda event: (event.event_time, RANKS[event.event_type], content_digest(event)))
+    return [events[place] for _, _, place in placed]
 
 
 def validate_state_transition(current: EventType | None, new: EventType | None, run_id: str) -> EventType | None:
@@ -90,23 +88,41 @@ def validate_state_transition(current: EventType | None, new: EventType | None, 
     return new
 
 
+def _ways() -> dict[EventType | None, dict[EventType | None, EventType | None]]:
+    """Every step that the cycle allows, worked out once from the rule above."""
+    states: list[EventType | None] = [None, *(state for state in RANKS if state is not None)]
+    ways: dict[EventType | None, dict[EventType | None, EventType | None]] = {state: {} for state in states}
+    for current in states:
+        for new in states:
+            with suppress(CycleError):
+                ways[current][new] = validate_state_transition(current, new, "")
+    return ways
+
+
+_WAYS: Final = _ways()
+
+
 def validate_event_sequence(events: Sequence[RunEvent]) -> RunSequence:
     """Put the events of one run in order and follow them; identical copies count once.
 
     Raises CycleError at the first step that the cycle does not allow.
     """
     state: EventType | None = None
+    previous: RunEvent | None = None
     ordered: list[RunEvent] = []
     for event in sort_events_by_time(events):
-        if ordered and _is_copy(event, ordered[-1]):
+        if previous is not None and event.event_time == previous.event_time and _is_copy(event, previous):
             continue
+        previous = event
         ordered.append(event)
-        state = validate_state_transition(state, event.event_type, event.run.run_id)
+        if event.event_type not in _WAYS[state]:
+            validate_state_transition(state, event.event_type, event.run.run_id)
+        state = _WAYS[state][event.event_type]
     return RunSequence(ordered, state or "OTHER")
 
 
 def _is_copy(event: RunEvent, previous: RunEvent) -> bool:
     """Copies have one time, rank and content, so in order they are neighbours."""
-    if event.event_time != previous.event_time or event.event_type != previous.event_type:
+    if event.event_type != previous.event_type:
         return False
     return event.raw == previous.raw or content_digest(event) == content_digest(previous)

@@ -1,0 +1,237 @@
+"""P2: the facts are a function of the set of events. Order, duplication and batching change nothing."""
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from correlator.rulebook import facts as f
+from correlator.rulebook.decode import judge
+from correlator.rulebook.events import Event, Rejection, RunEvent
+from correlator.rulebook.facts import Facts
+from correlator.rulebook.fold import fold
+from correlator.rulebook.run_cycle import TERMINAL
+from correlator.rulebook.runs import run_view
+from tests.unit.rulebook.histories import DB, PRODUCER, SCHEMA, Json, assertions, at, dataset, facet, parent, run_json
+
+# A small world, so that events meet: the same runs, tables and instants again and again.
+RUNS = st.sampled_from(["11111111-1111-4111-8111-111111111111", "not-a-uuid", "33333333-3333-4333-8333-333333333333"])
+JOBS = st.sampled_from(["load", "transform"])
+MINUTES = st.integers(0, 4)
+NAMES = st.sampled_from(["orders", "sales", "orders__tmp"])
+NAMESPACES = st.sampled_from([DB, "postgresql://DB", "s3://bucket"])
+COLUMNS = st.lists(st.sampled_from(["id", "amount", "city"]), unique=True, max_size=3)
+TYPES = st.sampled_from(["START", "RUNNING", "COMPLETE", "FAIL", "ABORT", "OTHER"])
+
+
+def maybe(strategy: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
+    """One facet, or none, as a dict to merge."""
+    return st.one_of(st.just({}), strategy)
+
+
+def merged(*strategies: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
+    return st.tuples(*strategies).map(lambda parts: {key: value for part in parts for key, value in part.items()})
+
+
+SCHEMAS = COLUMNS.map(lambda columns: {"schema": facet(fields=[{"name": column} for column in columns])})
+DELETED = st.sampled_from(["schema", "documentation", "symlinks"]).map(lambda key: {key: facet(_deleted=True)})
+DOCUMENTED = st.sampled_from(["a", "b"]).map(lambda text: {"documentation": facet(description=text)})
+RENAMED = st.builds(
+    lambda ns, name: {
+        "lifecycleStateChange": facet(lifecycleStateChange="RENAME", previousIdentifier={"namespace": ns, "name": name})
+    },
+    NAMESPACES,
+    NAMES,
+)
+SOURCED = st.builds(
+    lambda column, name: {
+        "columnLineage": facet(fields={column: {"inputFields": [{"namespace": DB, "name": name, "field": "id"}]}})
+    },
+    st.sampled_from(["id", "amount"]),
+    NAMES,
+)
+BROKEN = st.just({"ownership": facet(owners="nobody")})
+TESTED = st.builds(
+    lambda column, success, severity: assertions(
+        {"assertion": "not_null", "column": column, "success": success, "severity": severity}
+    ),
+    st.sampled_from(["id", "amount"]),
+    st.booleans(),
+    st.sampled_from(["warn", "error"]),
+)
+COUNTED = st.integers(0, 3).map(lambda rows: {"outputStatistics": facet(rowCount=rows)})
+VERSIONED = st.sampled_from(["1", "2"]).map(lambda version: {"version": facet(datasetVersion=version)})
+
+DATASET_FACETS = merged(*map(maybe, (SCHEMAS, DELETED, DOCUMENTED, RENAMED, SOURCED, BROKEN, VERSIONED)))
+INPUTS = st.builds(
+    lambda name, ns, facets, own: dataset(name, ns, facets=facets, inputFacets=own), NAMES, NAMESPACES, DATASET_FACETS, maybe(TESTED)
+)
+OUTPUTS = st.builds(
+    lambda name, ns, facets, own: dataset(name, ns, facets=facets, outputFacets=own),
+    NAMES,
+    NAMESPACES,
+    DATASET_FACETS,
+    merged(maybe(COUNTED), maybe(TESTED)),
+)
+LINEAGE = st.builds(
+    lambda target, sources: {
+        "lineage": facet(
+            entries=[
+                {
+                    "type": "DATASET",
+                    "namespace": DB,
+                    "name": target,
+                    "inputs": [{"type": "DATASET", "namespace": DB, "name": source} for source in sources],
+                }
+            ]
+        )
+    },
+    NAMES,
+    st.lists(NAMES, max_size=2),
+)
+JOB_FACETS = merged(
+    maybe(st.sampled_from(["select 1", "select 2"]).map(lambda query: {"sql": facet(query=query)})),
+    maybe(st.just({"sql": facet(_deleted=True)})),
+    maybe(
+        st.sampled_from(["BATCH", "STREAMING"]).map(
+            lambda kind: {"jobType": facet(processingType=kind, integration="X", jobType="TEST")}
+        )
+    ),
+    maybe(LINEAGE),
+)
+RUN_FACETS = merged(
+    maybe(st.builds(lambda run, root: parent(run, "dag", root), RUNS, st.one_of(st.none(), RUNS))),
+    maybe(st.just({"errorMessage": facet(message="boom", programmingLanguage="python")})),
+    maybe(MINUTES.map(lambda minute: {"nominalTime": facet(nominalStartTime=at(minute))})),
+    maybe(st.integers(0, 1).map(lambda n: {"my_custom": facet(n=n)})),
+    maybe(st.sampled_from(["pass", "fail"]).map(lambda s: {"test": facet(tests=[{"name": "t", "status": s}])})),
+)
+RUN_EVENTS = st.builds(
+    lambda event_type, minute, run, job, inputs, outputs, run_facets, job_facets: run_json(
+        event_type, minute, run=run, job=job, inputs=inputs, outputs=outputs, run_facets=run_facets, job_facets=job_facets
+    ),
+    TYPES,
+    MINUTES,
+    RUNS,
+    JOBS,
+    st.lists(INPUTS, max_size=2),
+    st.lists(OUTPUTS, max_size=2),
+    RUN_FACETS,
+    JOB_FACETS,
+)
+JOB_EVENTS = st.builds(
+    lambda minute, job, facets, inputs: {
+        "eventTime": at(minute),
+        "producer": PRODUCER,
+        "schemaURL": SCHEMA,
+        "job": {"namespace": "airflow", "name": job, "facets": facets},
+        "inputs": inputs,
+    },
+    MINUTES,
+    JOBS,
+    JOB_FACETS,
+    st.lists(INPUTS, max_size=1),
+)
+DATASET_EVENTS = st.builds(
+    lambda minute, name, facets: {
+        "eventTime": at(minute),
+        "producer": PRODUCER,
+        "schemaURL": SCHEMA,
+        "dataset": dataset(name, facets=facets),
+    },
+    MINUTES,
+    NAMES,
+    DATASET_FACETS,
+)
+HISTORIES = st.lists(st.one_of(RUN_EVENTS, RUN_EVENTS, RUN_EVENTS, JOB_EVENTS, DATASET_EVENTS), min_size=1, max_size=8)
+
+
+def judged(text: str) -> Event:
+    event = judge(text.encode())
+    assert not isinstance(event, Rejection), event.sentence
+    return event
+
+
+def written_otherwise(event: Json) -> str:
+    """The same content with other white space, order of keys and offset."""
+    moved = event | {"eventTime": event["eventTime"].replace("Z", "+00:00")}
+    return json.dumps(dict(reversed(moved.items())), indent=1)
+
+
+@given(history=HISTORIES, data=st.data())
+@settings(max_examples=400, deadline=None)
+def test_any_order_duplication_and_split_gives_equal_facts(history: list[Json], data: st.DataObject) -> None:
+    events = [judged(json.dumps(event)) for event in history]
+    expected = fold(events)
+
+    again = [judged(written_otherwise(event)) for event in data.draw(st.lists(st.sampled_from(history), max_size=4))]
+    shuffled = data.draw(st.permutations(events + again))
+    batches: list[list[Event]] = [[], [], []]
+    for event in shuffled:
+        batches[data.draw(st.integers(0, 2))].append(event)
+    together = Facts()
+    for batch in batches:
+        together.merge(fold(batch))
+
+    assert fold(shuffled) == expected
+    assert together == expected
+
+
+@given(history=HISTORIES)
+@settings(max_examples=200, deadline=None)
+def test_folding_the_facts_into_themselves_changes_nothing(history: list[Json]) -> None:
+    facts = fold(judged(json.dumps(event)) for event in history)
+    twice = fold(judged(json.dumps(event)) for event in history)
+    twice.merge(facts)
+
+    assert twice == facts
+
+
+@given(history=st.lists(RUN_EVENTS, min_size=1, max_size=8))
+@settings(max_examples=200, deadline=None)
+def test_the_state_of_a_run_is_its_first_end_else_its_last_sign_of_life(history: list[Json]) -> None:
+    """The rule of the design, written down a second time the slow way: by sorting the events themselves."""
+    events = [event for text in history if isinstance(event := judged(json.dumps(text)), RunEvent)]
+    facts = fold(events)
+
+    for row in facts.rows(f.JOB_RUNS).values():
+        _, _, _, job, run = f.JOB_RUNS.get(row, "identity")
+        own = [event for event in events if (event.job.name, event.run.run_id) == (job, run)]
+        view = run_view(row)
+        ends = sorted(
+            (event.event_time, ["FAIL", "ABORT", "COMPLETE"].index(event.event_type))
+            for event in own
+            if event.event_type in TERMINAL and event.event_type is not None
+        )
+        alive = sorted(
+            (event.event_time, ["START", "RUNNING"].index(event.event_type))
+            for event in own
+            if event.event_type in ("START", "RUNNING")
+        )
+        if ends:
+            expected: Any = (["FAIL", "ABORT", "COMPLETE"][ends[0][1]], ends[0][0])
+        else:
+            expected = (["START", "RUNNING"][alive[-1][1]] if alive else "OTHER", None)
+        starts = [event.event_time for event in own if event.event_type == "START"]
+        assert (view.state, view.ended_at) == expected
+        assert view.started_at == min(starts or [event.event_time for event in own])
+
+
+@given(history=HISTORIES)
+@settings(max_examples=200, deadline=None)
+def test_every_row_that_is_referred_to_exists(history: list[Json]) -> None:
+    facts = fold(judged(json.dumps(event)) for event in history)
+    datasets = {key for (key,) in facts.rows(f.DATASETS)}
+    jobs = {key for (key,) in facts.rows(f.JOBS)}
+    runs = {key for (key,) in facts.rows(f.JOB_RUNS)}
+    bodies = {key for (key,) in facts.rows(f.FACET_BODIES)}
+
+    assert {key for _, key, _ in facts.rows(f.LINEAGE_EDGES)} <= datasets
+    assert {run for run, _, _ in facts.rows(f.LINEAGE_EDGES)} <= runs
+    for _, target_kind, target, _, source_kind, source, *_ in facts.rows(f.COLUMN_EDGES):
+        for kind, key in ((target_kind, target), (source_kind, source)):
+            assert kind == "run" or key in (datasets if kind == "dataset" else jobs)
+    assert {f.FACET_HISTORY.get(row, "body")[2] for row in facts.rows(f.FACET_HISTORY).values()} - {b""} <= bodies
+    assert all(f.DATASETS.get(row, "identity") is not None for row in facts.rows(f.DATASETS).values())
+    assert all(f.JOBS.get(row, "identity") is not None for row in facts.rows(f.JOBS).values())
