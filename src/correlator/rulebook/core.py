@@ -39,6 +39,13 @@ URLS_OF_KIND: Final[dict[Kind, Verdicts]] = {kind: _names_no_other(kind) for kin
 """Whether a `schemaURL` leaves the kind open or names the right one, in its fragment or its file name."""
 
 
+PLAIN_URLS: Final[dict[Kind, Verdicts]] = {
+    kind: Verdicts(lambda url, urls=urls: urls[url] and SPEC_URLS[url] and explain.URIS[url])  # type: ignore[misc]
+    for kind, urls in URLS_OF_KIND.items()
+}
+"""Whether a `schemaURL` leaves nothing to say about it, under any policy."""
+
+
 def _named_event(url: str) -> str | None:
     document, _, fragment = url.partition("#")
     named = _NAMED_EVENT.search(fragment) or _NAMED_EVENT.search(document)

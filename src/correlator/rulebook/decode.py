@@ -25,8 +25,9 @@ from correlator.rulebook.events import (
     Run,
     RunEvent,
 )
-from correlator.rulebook.facets import MAPS, TOO_DEEP, Doubt, FacetMap, Known, members
-from correlator.rulebook.formats import ZERO_TIME, Instant, match_uuid, plain_instant, read_time
+from correlator.rulebook.facets import MAPS, Doubt, FacetMap, Known, members
+from correlator.rulebook.formats import ZERO_TIME, Instant, ReadTime, match_uuid, plain_instant, read_time
+from correlator.rulebook.fresh_stack import with_enough_stack
 from correlator.rulebook.policy import CORRELATOR, Findings, Policy
 from correlator.rulebook.problems import ROOT, Problem, child, element, json_type, under
 
@@ -38,6 +39,7 @@ Doubts = list[tuple[Place, tuple[Doubt, ...]]]
 
 _DECODE: Final = {kind: msgspec.json.Decoder(shape).decode for kind, shape in core.SHAPES.items()}
 _decode_run = _DECODE["run"]
+_skim = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -47,11 +49,20 @@ _OF_INPUT, _OF_OUTPUT = MAPS["input"], MAPS["output"]
 _RUN_FACETS: Final = ("run", "facets")
 _JOB_FACETS: Final = ("job", "facets")
 
-_uris: Final = explain.URIS
-
 
 def judge(raw: bytes, policy: Policy = CORRELATOR) -> Event | Rejection:
     """Decode and judge one event."""
+    try:
+        return _judge(raw, policy)
+    except RecursionError:
+        try:
+            return with_enough_stack(lambda: _judge(raw, policy))
+        except RecursionError:
+            message = "the event is nested deeper than can be followed (some hundred levels)"
+            return Rejection(raw=raw, errors=(Problem(ROOT, "too_deep", message),))
+
+
+def _judge(raw: bytes, policy: Policy) -> Event | Rejection:
     text = raw
     if not raw.isascii():
         # The decoder does not look into what it skips, so the encoding is checked here, once and for all of the text.
@@ -69,14 +80,13 @@ def judge(raw: bytes, policy: Policy = CORRELATOR) -> Event | Rejection:
         return _judge_decoded(raw, wire, "run", policy) or _explain(raw, text, "run", policy)
     except msgspec.DecodeError as error:
         return Rejection(raw=raw, errors=(_not_json(text, error),))
-    except RecursionError:
-        return Rejection(raw=raw, errors=(Problem(ROOT, "too_deep", f"the event {TOO_DEEP}"),))
 
 
 def _judge_unusual(raw: bytes, text: bytes, policy: Policy) -> Event | Rejection:
     """No RunEvent at first sight: another kind, or broken."""
     found = _members(text)
     if found is None:
+        _skim(text)  # the decoder stopped at the first character, and the rest may not be JSON at all
         message = f"the event must be a JSON object, got {json_type(explain.plain(text))}"
         return Rejection(raw=raw, errors=(Problem(ROOT, "type", message),))
     kind = core.kind_by_shape(found)
@@ -95,25 +105,26 @@ def _judge_decoded(
 ) -> Event | Rejection | None:
     """The verdict on a core that decoded; None when it breaks a rule and has to be explained."""
     instant, unusual = plain_instant(wire.eventTime), None
+    is_plain = (
+        instant is not None
+        and explain.URIS[wire.producer]
+        and core.PLAIN_URLS[kind][wire.schemaURL]
+        and (kind != "run" or match_uuid(wire.run.runId))
+        and not remarks
+    )
     if instant is None:
         unusual = read_time(wire.eventTime)
         if unusual is None:
             return None
         instant = unusual.instant
-    is_formal = (
-        (unusual is None or unusual.rfc3339)
-        and _uris[wire.producer]
-        and _uris[wire.schemaURL]
-        and (kind != "run" or match_uuid(wire.run.runId))
-    )
-    if not _keeps_the_rules(wire, instant, kind, policy) or (policy.formats == "enforce" and not is_formal):
+    if not is_plain and not _is_tolerable(wire, unusual, kind, policy):
         return None
     doubts: Doubts = []
     try:
         event = _event(raw, wire, instant, kind, policy, doubts)
     except msgspec.ValidationError:  # facets that are no object
         return None
-    if is_formal and not doubts and not remarks and core.URLS_OF_KIND[kind][wire.schemaURL]:
+    if event is None or (is_plain and not doubts):
         return event
     findings = Findings(policy)
     for problem in (*(remarks or ()), *core.oddities(wire, unusual, kind)):
@@ -124,51 +135,59 @@ def _judge_decoded(
     return msgspec.structs.replace(event, warnings=findings.bounded(findings.warnings))
 
 
-def _keeps_the_rules(wire: Any, instant: Instant, kind: Kind, policy: Policy) -> bool:
-    """The rules of `core.judge_core` beyond types and formats, asked for yes or no."""
-    if policy.name == "spec":
-        return kind == "dataset" or (wire.inputs is not None and wire.outputs is not None)
-    if instant == ZERO_TIME or not core.SPEC_URLS[wire.schemaURL] or not wire.producer.strip():
+def _is_tolerable(wire: Any, unusual: ReadTime | None, kind: Kind, policy: Policy) -> bool:
+    """Whether what is not plain about the texts of a core is worth no more than a warning."""
+    if policy.name == "correlator" and not core.SPEC_URLS[wire.schemaURL]:
         return False
-    if kind == "dataset":
-        return has_a_name(wire.dataset)
-    if kind == "run" and (wire.eventType is None or not wire.run.runId.strip()):
-        return False
-    if not has_a_name(wire.job):
-        return False
-    return not (wire.inputs and not all(map(has_a_name, wire.inputs))) and not (
-        wire.outputs and not all(map(has_a_name, wire.outputs))
+    return policy.formats == "warn" or bool(
+        (unusual is None or unusual.rfc3339)
+        and explain.URIS[wire.producer]
+        and explain.URIS[wire.schemaURL]
+        and (kind != "run" or match_uuid(wire.run.runId))
     )
 
 
-def has_a_name(entity: Any) -> bool:
-    return bool(entity.name.strip() and entity.namespace.strip())
-
-
-def _event(raw: bytes, wire: Any, instant: Instant, kind: Kind, policy: Policy, doubts: Doubts) -> Event:
-    read = _facets_enforced if policy.formats == "enforce" else _facets
+def _event(raw: bytes, wire: Any, instant: Instant, kind: Kind, policy: Policy, doubts: Doubts) -> Event | None:
+    """The event, and on the way what `core.judge_core` demands beyond types and formats; None when that is not met."""
+    read = _facets if policy.formats == "warn" else _facets_enforced
+    demanding = policy.name == "correlator"
+    if demanding and (instant == ZERO_TIME or not wire.producer.strip()):
+        return None
     if kind == "dataset":
         dataset = wire.dataset
+        if demanding and not (dataset.name.strip() and dataset.namespace.strip()):
+            return None
         facets = read(_OF_DATASET, dataset.facets, ("dataset", "facets"), doubts)
-        return DatasetEvent(
-            raw, instant, wire.producer, wire.schemaURL, Dataset(dataset.namespace, dataset.name, facets, _NO_FACETS)
-        )
-    job = Job(wire.job.namespace, wire.job.name, read(_OF_JOB, wire.job.facets, _JOB_FACETS, doubts))
+        described = Dataset(dataset.namespace, dataset.name, facets, _NO_FACETS)
+        return DatasetEvent(raw, instant, wire.producer, wire.schemaURL, described)
+    job = wire.job
+    if demanding:
+        if not (job.name.strip() and job.namespace.strip()):
+            return None
+    elif wire.inputs is None or wire.outputs is None:
+        return None
     inputs, outputs = [], []
     if wire.inputs:
         for index, dataset in enumerate(wire.inputs):
+            if demanding and not (dataset.name.strip() and dataset.namespace.strip()):
+                return None
             facets = read(_OF_DATASET, dataset.facets, ("inputs", index, "facets"), doubts)
             own = read(_OF_INPUT, dataset.inputFacets, ("inputs", index, "inputFacets"), doubts)
             inputs.append(Dataset(dataset.namespace, dataset.name, facets, own))
     if wire.outputs:
         for index, dataset in enumerate(wire.outputs):
+            if demanding and not (dataset.name.strip() and dataset.namespace.strip()):
+                return None
             facets = read(_OF_DATASET, dataset.facets, ("outputs", index, "facets"), doubts)
             own = read(_OF_OUTPUT, dataset.outputFacets, ("outputs", index, "outputFacets"), doubts)
             outputs.append(Dataset(dataset.namespace, dataset.name, facets, own))
+    described_job = Job(job.namespace, job.name, read(_OF_JOB, job.facets, _JOB_FACETS, doubts))
     if kind == "job":
-        return JobEvent(raw, instant, wire.producer, wire.schemaURL, job, inputs, outputs)
+        return JobEvent(raw, instant, wire.producer, wire.schemaURL, described_job, inputs, outputs)
+    if demanding and (wire.eventType is None or not wire.run.runId.strip()):
+        return None
     run = Run(wire.run.runId, read(_OF_RUN, wire.run.facets, _RUN_FACETS, doubts))
-    return RunEvent(raw, instant, wire.producer, wire.schemaURL, wire.eventType, run, job, inputs, outputs)
+    return RunEvent(raw, instant, wire.producer, wire.schemaURL, wire.eventType, run, described_job, inputs, outputs)
 
 
 def _facets(known: Known[FacetMap], raw: msgspec.Raw | None, place: Place, doubts: Doubts) -> Facets:

@@ -18,8 +18,6 @@ from correlator.rulebook.problems import ROOT, Problem
 Check = Callable[[Any], object]
 R = TypeVar("R")
 
-TOO_DEEP: Final = "is nested deeper than can be followed (some hundred levels)"
-
 _MOST_REMEMBERED = 1024
 _LONGEST_REMEMBERED = 2048
 
@@ -106,7 +104,7 @@ class FacetReader:
             facet: Any = self._decode(text)
             if self._away:
                 self._decode_base(text)
-        except (msgspec.ValidationError, RecursionError):
+        except msgspec.ValidationError:
             return self._look(text)
         if not (explain.URIS[facet._producer] and self._urls[facet._schemaURL]):  # noqa: SLF001
             return self._look(text)
@@ -132,12 +130,6 @@ class FacetReader:
 
     def _look(self, text: bytes) -> Reading:
         """The slower way, which finds everything that is wrong."""
-        try:
-            return self._look_into(text)
-        except RecursionError:
-            return Reading(None, problems=(Problem(ROOT, "too_deep", f"{ROOT}: the facet {TOO_DEEP}"),), in_doubt=True)
-
-    def _look_into(self, text: bytes) -> Reading:
         value = explain.plain(text)
         is_object = isinstance(value, dict)
         deleted = is_object and value.get("_deleted") is True and "_deleted" in self._base.__struct_fields__

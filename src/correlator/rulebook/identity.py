@@ -12,6 +12,7 @@ import msgspec
 
 from correlator.rulebook.events import DatasetEvent, Event, RunEvent
 from correlator.rulebook.formats import rfc3339
+from correlator.rulebook.fresh_stack import with_enough_stack
 from correlator.rulebook.naming import storable
 
 Id: TypeAlias = bytes
@@ -70,13 +71,7 @@ def idempotency_key(event: Event) -> Digest:
 
 def content_digest(event: Event) -> Digest:
     """Of the decoded value with sorted keys: white space, order of keys and the time's offset make no difference."""
-    try:
-        value = decoded(event.raw)
-        value["eventTime"] = event.event_time
-        return digest_of(value)
-    except RecursionError:
-        # Too deep for this stack to walk; the bytes are the next best thing, and never wrong, only less forgiving.
-        return sha256(event.raw).digest()
+    return with_enough_stack(lambda: digest_of(decoded(event.raw) | {"eventTime": event.event_time}))
 
 
 class FacetContent(msgspec.Struct, frozen=True, gc=False):
@@ -96,16 +91,20 @@ def facet_content(raw: msgspec.Raw) -> FacetContent:
     text = bytes(raw)
     if (known := _facet_contents.get(text)) is not None:
         return known
-    value = decoded(text)
-    if b"\\u0000" in text:
-        value = _storable_value(value)
-    body = {key: member for key, member in value.items() if key not in _ENVELOPE} if isinstance(value, dict) else value
-    content = FacetContent(canonical_json(value).decode(), canonical_json(body).decode(), digest_of(body)[:16])
+    content = with_enough_stack(lambda: _content(text))
     if len(text) <= _LONGEST_REMEMBERED:
         if len(_facet_contents) >= _MOST_REMEMBERED:
             _facet_contents.clear()
         _facet_contents[text] = content
     return content
+
+
+def _content(text: bytes) -> FacetContent:
+    value = decoded(text)
+    if b"\\u0000" in text:
+        value = _storable_value(value)
+    body = {key: member for key, member in value.items() if key not in _ENVELOPE} if isinstance(value, dict) else value
+    return FacetContent(canonical_json(value).decode(), canonical_json(body).decode(), digest_of(body)[:16])
 
 
 def _storable_value(value: Any) -> Any:
