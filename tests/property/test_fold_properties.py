@@ -65,7 +65,11 @@ VERSIONED = st.sampled_from(["1", "2"]).map(lambda version: {"version": facet(da
 
 DATASET_FACETS = merged(*map(maybe, (SCHEMAS, DELETED, DOCUMENTED, RENAMED, SOURCED, BROKEN, VERSIONED)))
 INPUTS = st.builds(
-    lambda name, ns, facets, own: dataset(name, ns, facets=facets, inputFacets=own), NAMES, NAMESPACES, DATASET_FACETS, maybe(TESTED)
+    lambda name, ns, facets, own: dataset(name, ns, facets=facets, inputFacets=own),
+    NAMES,
+    NAMESPACES,
+    DATASET_FACETS,
+    maybe(TESTED),
 )
 OUTPUTS = st.builds(
     lambda name, ns, facets, own: dataset(name, ns, facets=facets, outputFacets=own),
@@ -109,7 +113,14 @@ RUN_FACETS = merged(
 )
 RUN_EVENTS = st.builds(
     lambda event_type, minute, run, job, inputs, outputs, run_facets, job_facets: run_json(
-        event_type, minute, run=run, job=job, inputs=inputs, outputs=outputs, run_facets=run_facets, job_facets=job_facets
+        event_type,
+        minute,
+        run=run,
+        job=job,
+        inputs=inputs,
+        outputs=outputs,
+        run_facets=run_facets,
+        job_facets=job_facets,
     ),
     TYPES,
     MINUTES,

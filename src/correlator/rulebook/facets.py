@@ -18,7 +18,7 @@ from correlator.rulebook.problems import ROOT, Problem
 Check = Callable[[Any], object]
 R = TypeVar("R")
 
-_MOST_REMEMBERED = 1024
+_MOST_REMEMBERED = 512
 _LONGEST_REMEMBERED = 2048
 
 

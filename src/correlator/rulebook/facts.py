@@ -185,6 +185,7 @@ DATASETS: Final = Table(
     (
         _least("identity", canonical_dataset_id="text"),
         _first_said("named", dataset_namespace="text", dataset_name="text"),
+        _last_said("symlinks", aliases="json"),
         _least("first_event", first_event_at="instant"),
         _greatest("last_event", last_event_at="instant"),
         _last_said_each("facets", body="json"),

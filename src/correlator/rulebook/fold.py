@@ -19,6 +19,7 @@ from openlineage.client.generated.parent_run import ParentRunFacet
 
 from correlator.rulebook import facts as f
 from correlator.rulebook import identity, statements
+from correlator.rulebook.aliases import symlinks
 from correlator.rulebook.events import Dataset, DatasetEvent, Event, Facets, Job, JobEvent, RunEvent, body, body_at
 from correlator.rulebook.facts import Facts
 from correlator.rulebook.formats import Instant, read_time
@@ -230,9 +231,17 @@ class _Said:
             (ref.key,),
             first_event=(self._at,),
             last_event=(self._at,),
+            symlinks=self._symlinks(dataset.facets),
             facets=self._bodies(dataset.facets),
         )
         self._remember("dataset", ref.key, dataset.facets, run)
+
+    def _symlinks(self, facets: Facets) -> tuple[Any, ...] | None:
+        said = symlinks(facets)
+        if said is None:
+            return None
+        aliases = [[identity.dataset_key(link.urn).hex(), link.urn, link.type] for link in said]
+        return (*self._order, identity.canonical_json(aliases).decode())
 
     def _name(self, node: Node) -> None:
         if isinstance(node, DatasetRef):

@@ -147,7 +147,9 @@ def test_a_facet_of_a_dataset_stands_until_it_is_replaced_or_deleted() -> None:
 
 
 def test_a_deletion_that_comes_first_still_deletes_what_was_said_before_it() -> None:
-    facts = fold([job_event(5, facets={"sql": facet(_deleted=True)}), job_event(1, facets={"sql": facet(query="select 1")})])
+    facts = fold(
+        [job_event(5, facets={"sql": facet(_deleted=True)}), job_event(1, facets={"sql": facet(query="select 1")})]
+    )
 
     assert views.said(f.JOBS, views.job_row(facts), "facets") == {"sql": None}
     assert views.history(facts, "sql")[1] == (at(5), b"")
@@ -187,7 +189,9 @@ def test_sql_is_read_from_the_jobs_facets_else_from_the_runs() -> None:
 def test_a_broken_facet_is_kept_but_has_no_history() -> None:
     facts = fold([run_event("COMPLETE", 0, outputs=[dataset("orders", facets={"schema": facet(fields="oops")})])])
 
-    assert json.loads(views.said(f.DATASETS, views.dataset_row(facts, "orders"), "facets")["schema"])["fields"] == "oops"
+    assert (
+        json.loads(views.said(f.DATASETS, views.dataset_row(facts, "orders"), "facets")["schema"])["fields"] == "oops"
+    )
     assert views.history(facts, "schema") == []
 
 
@@ -198,7 +202,12 @@ def test_parent_and_root_are_known_even_if_their_own_events_never_come() -> None
     facts = fold([run_event("START", 0, run_facets=parent(OTHER_RUN, "dag", root="root-run"))])
     row = views.run_row(facts)
 
-    assert views.said(f.JOB_RUNS, row, "parent") == (identity.job_run_key("airflow", "dag", OTHER_RUN), OTHER_RUN, "airflow", "dag")
+    assert views.said(f.JOB_RUNS, row, "parent") == (
+        identity.job_run_key("airflow", "dag", OTHER_RUN),
+        OTHER_RUN,
+        "airflow",
+        "dag",
+    )
     assert views.said(f.JOB_RUNS, row, "root")[1:] == ("root-run", "airflow", "root")
     assert views.said(f.JOBS, views.job_row(facts, "dag"), "identity") == ("airflow", "dag")
     assert identity.job_run_key("airflow", "dag", OTHER_RUN) not in {key for (key,) in facts.rows(f.JOB_RUNS)}
@@ -259,7 +268,9 @@ def test_a_dataset_is_called_as_it_was_first_sent() -> None:
 
 
 def edge(facts: Facts, name: str, role: str) -> f.Row:
-    return facts.rows(f.LINEAGE_EDGES)[identity.job_run_key("airflow", "etl.orders", RUN), dataset_ref(DB, name).key, role]
+    return facts.rows(f.LINEAGE_EDGES)[
+        identity.job_run_key("airflow", "etl.orders", RUN), dataset_ref(DB, name).key, role
+    ]
 
 
 def test_statistics_of_inputs_and_outputs_are_kept() -> None:
@@ -354,7 +365,10 @@ def declarations(facts: Facts) -> dict[tuple[str, str], Json]:
 def test_a_declaration_is_kept_whole_with_its_time_so_that_the_last_one_before_a_moment_stands() -> None:
     facts = fold([job_event(9, inputs=[dataset("b")]), job_event(1, inputs=[dataset("a")], outputs=[dataset("c")])])
 
-    assert {when: len(said["inputs"]) for when, said in declarations(facts).items()} == {("job", at(1)): 1, ("job", at(9)): 1}
+    assert {when: len(said["inputs"]) for when, said in declarations(facts).items()} == {
+        ("job", at(1)): 1,
+        ("job", at(9)): 1,
+    }
     assert facts.rows(f.JOB_RUNS) == {}
     assert facts.rows(f.LINEAGE_EDGES) == {}
 
@@ -390,7 +404,9 @@ def test_the_latest_result_of_a_test_in_a_run_stands() -> None:
 
 
 def test_a_name_with_a_nul_in_it_is_kept_as_a_name_that_a_database_can_hold() -> None:
-    facts = fold([run_event(job="a\x00b", inputs=[dataset("t\x00", facets={"documentation": facet(description="\x00")})])])
+    facts = fold(
+        [run_event(job="a\x00b", inputs=[dataset("t\x00", facets={"documentation": facet(description="\x00")})])]
+    )
 
     def texts(value: Any) -> list[str]:
         if isinstance(value, str):

@@ -95,7 +95,9 @@ def test_an_integer_of_thousands_of_digits_has_a_digest() -> None:
 
 def test_a_new_release_of_the_producer_is_no_change_of_the_facet() -> None:
     old = run_event(run_facets={"my_facet": facet(rows=5)}).run.facets.raw["my_facet"]
-    new = run_event(run_facets={"my_facet": facet(rows=5) | {"_producer": "https://example.com/2"}}).run.facets.raw["my_facet"]
+    new = run_event(run_facets={"my_facet": facet(rows=5) | {"_producer": "https://example.com/2"}}).run.facets.raw[
+        "my_facet"
+    ]
 
     assert identity.facet_content(old).body_digest == identity.facet_content(new).body_digest
     assert identity.facet_content(old).whole != identity.facet_content(new).whole

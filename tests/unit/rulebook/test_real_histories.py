@@ -134,7 +134,9 @@ def test_airflow_tasks_know_their_dag_run() -> None:
 
 
 def test_spark_a_start_without_an_end_stays_open() -> None:
-    states = Counter(view.state for _, view in map(_viewed, fold(history("spark_4_3_listener.jsonl")).rows(f.JOB_RUNS).values()))
+    states = Counter(
+        view.state for _, view in map(_viewed, fold(history("spark_4_3_listener.jsonl")).rows(f.JOB_RUNS).values())
+    )
 
     assert states["START"] == 1
     assert set(states) == {"START", "COMPLETE"}

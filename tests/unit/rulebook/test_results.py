@@ -16,7 +16,7 @@ def the_result(*, inputs: list[Json] | None = None, **parts: Any) -> Outcome:
 
 @pytest.mark.parametrize("place", ["facets", "inputFacets"])
 def test_assertions_are_found_in_both_places_of_an_input(place: str) -> None:
-    outcome = the_result(inputs=[dataset("orders", **{place: assertions(NOT_NULL)})])
+    outcome = the_result(inputs=[dataset("orders") | {place: assertions(NOT_NULL)}])
 
     assert (outcome.test.name, outcome.test.column, outcome.result.status) == ("not_null", "amount", "fail")
     assert outcome.dataset == dataset_ref(DB, "orders")
@@ -25,7 +25,7 @@ def test_assertions_are_found_in_both_places_of_an_input(place: str) -> None:
 
 @pytest.mark.parametrize("place", ["facets", "outputFacets"])
 def test_assertions_on_an_output_are_about_the_runs_own_write(place: str) -> None:
-    assert the_result(outputs=[dataset("orders", **{place: assertions(NOT_NULL)})]).result.of_own_output
+    assert the_result(outputs=[dataset("orders") | {place: assertions(NOT_NULL)}]).result.of_own_output
 
 
 def test_the_same_result_in_two_places_counts_once() -> None:
@@ -63,7 +63,13 @@ def test_a_test_that_has_a_name_is_called_by_it() -> None:
 
 @pytest.mark.parametrize(
     ("success", "severity", "status"),
-    [(True, "error", "pass"), (False, "error", "fail"), (False, "warn", "warn"), (False, "WARN", "warn"), (True, "warn", "pass")],
+    [
+        (True, "error", "pass"),
+        (False, "error", "fail"),
+        (False, "warn", "warn"),
+        (False, "WARN", "warn"),
+        (True, "warn", "pass"),
+    ],
 )
 def test_severity_turns_a_failure_into_a_warning(*, success: bool, severity: str, status: str) -> None:
     said = assertions(NOT_NULL | {"success": success, "severity": severity})
@@ -83,7 +89,11 @@ def test_expected_actual_and_the_unofficial_count_of_rows_are_kept() -> None:
 def test_the_facet_of_older_great_expectations_is_understood() -> None:
     old = {
         "greatExpectations_assertions": facet(
-            assertions=[{"expectationType": "expect_column_to_exist", "success": False, "column": "id"}, {"success": 1}, 5]
+            assertions=[
+                {"expectationType": "expect_column_to_exist", "success": False, "column": "id"},
+                {"success": 1},
+                5,
+            ]
         )
     }
 
@@ -105,7 +115,13 @@ def test_a_broken_facet_gives_no_results() -> None:
 
 @pytest.mark.parametrize(
     ("status", "severity", "expected"),
-    [("pass", None, "pass"), ("fail", None, "fail"), ("fail", "warn", "warn"), ("skip", None, "skip"), ("odd", None, "skip")],
+    [
+        ("pass", None, "pass"),
+        ("fail", None, "fail"),
+        ("fail", "warn", "warn"),
+        ("skip", None, "skip"),
+        ("odd", None, "skip"),
+    ],
 )
 def test_the_test_run_facet_is_understood(status: str, severity: str | None, expected: str) -> None:
     test = {"name": "no_orphans", "status": status} | ({"severity": severity} if severity else {})
@@ -128,13 +144,18 @@ def standing(stored: list[Outcome], **parts: Any) -> list[tuple[str, str | None,
 
 
 RUN_RESULT = results(run_event(run_facets={"test": facet(tests=[{"name": "no_orphans", "status": "fail"}])}))
-DATASET_RESULT = results(run_event(inputs=[dataset("orders", inputFacets=assertions({"assertion": "no_orphans", "success": False}))]))
+DATASET_RESULT = results(
+    run_event(inputs=[dataset("orders", inputFacets=assertions({"assertion": "no_orphans", "success": False}))])
+)
 
 
 def test_a_result_of_the_run_belongs_to_each_of_its_inputs() -> None:
     both = [dataset_ref(DB, "orders"), dataset_ref(DB, "customers")]
 
-    assert standing(RUN_RESULT, inputs=both) == [("no_orphans", "customers", "fail", ""), ("no_orphans", "orders", "fail", "")]
+    assert standing(RUN_RESULT, inputs=both) == [
+        ("no_orphans", "customers", "fail", ""),
+        ("no_orphans", "orders", "fail", ""),
+    ]
 
 
 def test_a_result_of_the_run_that_is_also_told_of_a_dataset_is_one_result() -> None:
@@ -172,7 +193,13 @@ def test_the_runs_error_fills_in_messages_that_are_empty() -> None:
 
 @pytest.mark.parametrize(
     ("job_type", "has_results", "has_outputs", "expected"),
-    [("TEST", False, True, True), ("test", False, False, True), ("MODEL", True, False, True), ("MODEL", True, True, False), ("", False, False, False)],
+    [
+        ("TEST", False, True, True),
+        ("test", False, False, True),
+        ("MODEL", True, False, True),
+        ("MODEL", True, True, False),
+        ("", False, False, False),
+    ],
 )
 def test_a_run_observes_if_it_is_a_test_or_has_results_and_writes_nothing(
     *, job_type: str, has_results: bool, has_outputs: bool, expected: bool

@@ -11,7 +11,6 @@ from correlator.rulebook import facts as f
 from correlator.rulebook import identity
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Event, Rejection, RunEvent
-from correlator.rulebook.facts import Facts
 from correlator.rulebook.fold import fold
 from correlator.rulebook.policy import SPEC
 from correlator.rulebook.results import observes, standing_results
@@ -225,7 +224,9 @@ def test_example_1_gives_a_run_its_datasets_and_its_lineage() -> None:
     assert [state for _, state in run.history] == ["START", "COMPLETE"]
     assert run.state == "COMPLETE"
     assert views.edges(facts) == {("input", f"{DB}/raw.public.orders"), ("output", f"{DB}/analytics.public.orders")}
-    output = facts.rows(f.LINEAGE_EDGES)[bytes.fromhex(canonical[:32]), dataset_ref(DB, "analytics.public.orders").key, "output"]
+    output = facts.rows(f.LINEAGE_EDGES)[
+        bytes.fromhex(canonical[:32]), dataset_ref(DB, "analytics.public.orders").key, "output"
+    ]
     assert views.said(f.LINEAGE_EDGES, output, "statistics") == (500000, 52428800, None)
 
 
@@ -309,12 +310,16 @@ def test_metadata_of_a_job_and_of_a_dataset_where_the_spec_puts_it_becomes_facts
 
     facts = fold([job, table])
 
-    assert "sourceCodeLocation" in views.said(f.JOBS, views.job_row(facts, "models.transform_orders", "dbt://analytics"), "facets")
+    assert "sourceCodeLocation" in views.said(
+        f.JOBS, views.job_row(facts, "models.transform_orders", "dbt://analytics"), "facets"
+    )
     assert views.history(facts, "schema")[0][0] == "2025-10-18T09:00:00Z"
 
 
 def test_the_kind_is_told_by_shape_and_the_schema_url_is_only_a_check() -> None:
-    event = completed({"dataset": DATASET_DEFINITION["dataset"]}, schemaURL="https://openlineage.io/spec/2-0-0/JobEvent.json")
+    event = completed(
+        {"dataset": DATASET_DEFINITION["dataset"]}, schemaURL="https://openlineage.io/spec/2-0-0/JobEvent.json"
+    )
 
     assert event.kind == "dataset"
     assert [problem.rule for problem in event.warnings] == ["kind_mismatch"]
@@ -344,7 +349,9 @@ def test_a_batch_that_arrives_out_of_order_is_put_in_order() -> None:
 
 
 def test_a_batch_with_a_second_start_is_refused_in_the_documents_words() -> None:
-    with pytest.raises(CycleError, match="^Invalid event sequence: duplicate START event: run run-1 already has START state$"):
+    with pytest.raises(
+        CycleError, match=r"^Invalid event sequence: duplicate START event: run run-1 already has START state$"
+    ):
         validate_event_sequence(batch("START", "START"))
 
 
@@ -353,7 +360,7 @@ def test_a_batch_of_several_runs_is_not_judged_as_one() -> None:
 
 
 def test_a_complete_after_which_a_start_comes_alone_is_recorded_as_a_contradiction() -> None:
-    facts: Facts = fold([run_event("COMPLETE", 0), run_event("START", 1)])
+    facts = fold([run_event("COMPLETE", 0), run_event("START", 1)])
 
     view = views.the_run(facts)
     assert (view.state, [c.kind for c in view.contradictions]) == ("COMPLETE", ["active_after_end"])

@@ -13,7 +13,9 @@ def arrows(said: Statement) -> list[str]:
         return f"{name(node).removeprefix(f'{DB}/')}{f'.{field}' if field else ''}"
 
     def kind(edge: Edge) -> str:
-        return " ".join(filter(None, (edge.origin, edge.transformation, edge.subtype, "masked" if edge.masking else "")))
+        return " ".join(
+            filter(None, (edge.origin, edge.transformation, edge.subtype, "masked" if edge.masking else ""))
+        )
 
     return sorted(
         f"{end(edge.source, edge.source_field)} -> {end(edge.target, edge.target_field)} ({kind(edge)})"
@@ -60,7 +62,10 @@ def test_column_lineage_names_its_sources_even_where_inputs_leave_them_out() -> 
     said = statement(run_event(inputs=[dataset("orders")], outputs=[dataset("sales", facets=columns(fields))]))
 
     assert inputs(said) == {"orders": "column_lineage", "rates": "column_lineage"}
-    assert arrows(said) == ["orders.amount -> sales.total (column_lineage)", "rates.rate -> sales.total (column_lineage)"]
+    assert arrows(said) == [
+        "orders.amount -> sales.total (column_lineage)",
+        "rates.rate -> sales.total (column_lineage)",
+    ]
     assert list(said.told.values()) == ["column_lineage"]
 
 
@@ -104,7 +109,9 @@ def test_dependencies_of_the_whole_dataset_have_no_target_field() -> None:
 def test_a_table_that_feeds_itself_does_not_read_its_own_making() -> None:
     fields = {"total": {"inputFields": [source("sales", "total"), source("orders", "amount")]}}
 
-    assert inputs(statement(run_event(outputs=[dataset("sales", facets=columns(fields))]))) == {"orders": "column_lineage"}
+    assert inputs(statement(run_event(outputs=[dataset("sales", facets=columns(fields))]))) == {
+        "orders": "column_lineage"
+    }
 
 
 def test_column_lineage_of_an_input_tells_nothing_of_this_run() -> None:
@@ -131,7 +138,9 @@ def test_an_explicit_lineage_facet_states_datasets_and_fields() -> None:
 
 
 def test_an_empty_list_of_sources_is_a_statement_too() -> None:
-    said = statement(run_event(inputs=[dataset("orders")], outputs=[dataset("ids")], job_facets=lineage(data("ids", inputs=[]))))
+    said = statement(
+        run_event(inputs=[dataset("orders")], outputs=[dataset("ids")], job_facets=lineage(data("ids", inputs=[])))
+    )
 
     assert arrows(said) == []
     assert list(said.told.values()) == ["lineage"]
@@ -141,7 +150,9 @@ def test_explicit_lineage_is_stronger_than_column_lineage_of_the_same_output() -
     fields = {"id": {"inputFields": [source("orders", "id")]}}
 
     said = statement(
-        run_event(outputs=[dataset("sales", facets=columns(fields))], job_facets=lineage(data("sales", inputs=[data("raw")])))
+        run_event(
+            outputs=[dataset("sales", facets=columns(fields))], job_facets=lineage(data("sales", inputs=[data("raw")]))
+        )
     )
 
     assert list(said.told.values()) == ["lineage"]
