@@ -43,9 +43,9 @@ class UnreadableError(Exception):
 class Unjudged(msgspec.Struct, frozen=True, gc=False):
     """What the rulebook never sees, in the form of its problems."""
 
+    path: str
     rule: Literal["too_large", "invalid_json"]
     message: str
-    path: str = ROOT
 
 
 Found: TypeAlias = tuple[int, int | None, bytes | Unjudged]
@@ -53,6 +53,7 @@ Found: TypeAlias = tuple[int, int | None, bytes | Unjudged]
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _READ_AT_ONCE = 256 * 1024
+_SIDE_BY_SIDE = 2
 _GZIP = b"\x1f\x8b"
 _NOT_TEXT = {
     b"PAR1": "Parquet",
@@ -74,7 +75,7 @@ class _Metered(io.RawIOBase):
     def __init__(self, source: io.BufferedIOBase, before_read: Callable[[int], None]) -> None:
         self._source = source
         self._before_read = before_read
-        self._unread = 0
+        self._last = 0
         self._head = b""
         while len(self._head) < _LONGEST_MAGIC and (more := self._read(_LONGEST_MAGIC - len(self._head))):
             self._head += more
@@ -89,12 +90,12 @@ class _Metered(io.RawIOBase):
         return len(more)
 
     def _read(self, size: int) -> bytes:
-        self._before_read(self._unread)
+        self._before_read(self._last)
         try:
             more = self._source.read1(size)
         except OSError as error:
             raise UnreadableError(_in_words(error)) from error
-        self._unread = len(more)
+        self._last = len(more)
         return more
 
 
@@ -158,60 +159,71 @@ def events_in(text: io.BufferedIOBase, max_bytes: int) -> Iterator[Found]:
     Which of the two it is, its first lines tell. Lines have the benefit of the doubt, because a broken line among them
     costs only itself.
     """
-    next_line = partial(text.readline, max_bytes + 1)
-    lines = iter(next_line, b"")
     before, first = 0, b""
-    for before, line in enumerate(lines):  # noqa: B007 (how many came before is the result)
-        first = line.removeprefix(_BYTE_ORDER_MARK)
+    for before, piece in enumerate(iter(partial(text.readline, min(_READ_AT_ONCE, max_bytes + 1)), b"")):  # noqa: B007
+        first = piece.removeprefix(_BYTE_ORDER_MARK)
         if first and not first.isspace():
             break
     else:
         return
-    opening = [first]
-    if _is_cut(first, max_bytes):
+    lines = iter(partial(text.readline, max_bytes + 1), b"")
+    opening, objects = [first], 0
+    if not first.endswith(b"\n"):
         is_document = first.lstrip().startswith(b"[")
-    elif is_document := bool(_left_open(first)):
+        if not is_document:
+            opening = [first + text.readline(max_bytes + 1 - len(first))]
+    elif is_document := _leaves_open(first):
+        # Or a broken line, and others follow: in a document, two objects never stand side by side.
         for line in lines:
             opening.append(line)
             if not line.isspace():
-                is_document = not _is_broken_line(first, line)
-                break
+                is_document = not _is_object(line)
+                objects += not is_document
+                if is_document or objects == _SIDE_BY_SIDE:
+                    break
     if is_document:
-        yield from _events_of_documents(
-            chain(opening, iter(partial(text.read1, _READ_AT_ONCE), b"")), before + 1, max_bytes
-        )
+        rest = iter(partial(text.read1, _READ_AT_ONCE), b"")
+        yield from _events_of_documents(chain(opening, rest), before + 1, max_bytes)
     else:
         yield from _events_of_lines(chain(opening, lines), before + 1, max_bytes, text)
 
 
-def _is_broken_line(first: bytes, second: bytes) -> bool:
-    """Whether a line that leaves something open is no beginning of a document: a whole object cannot follow there."""
-    if not (second.startswith(b"{") and second.rstrip().endswith(b"}") and not _left_open(second)):
+def _leaves_open(text: bytes) -> bool:
+    """Whether there are brackets that it opens and does not close."""
+    depth = 0
+    for token in _TOKENS.finditer(text):
+        match token[2]:
+            case b"{" | b"[":
+                depth += 1
+            case b"}" | b"]":
+                depth = max(depth - 1, 0)
+    return depth > 0
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    last = first.rstrip()[-1:]
-    return last != b":" and not (_left_open(first).endswith(b"[") and last in (b"[", b","))
-
-
-def _is_cut(line: bytes, max_bytes: int) -> bool:
-    return len(line) > max_bytes and not line.endswith(b"\n")
+    return True
 
 
 def _too_large(max_bytes: int) -> Unjudged:
-    return Unjudged("too_large", f"the event is larger than {max_bytes:,} bytes and was not judged; see --max-bytes")
+    return Unjudged(ROOT, "too_large", f"the event is larger than {max_bytes:,} bytes, the limit of --max-bytes")
 
 
 def _events_of_lines(lines: Iterable[bytes], number: int, max_bytes: int, text: io.BufferedIOBase) -> Iterator[Found]:
     for at, line in enumerate(lines, number):
-        if len(line) > max_bytes and _is_cut(line, max_bytes):
+        if len(line) > max_bytes and not line.endswith(b"\n"):
             while (rest := text.readline(_READ_AT_ONCE)) and not rest.endswith(b"\n"):
                 pass
             yield at, None, _too_large(max_bytes)
-        elif line[0] == _BRACE:  # nearly all
-            yield at, None, line
+        elif line[0] == _OPEN_BRACE:  # nearly all
+            yield at, None, line.rstrip(b"\r\n")
         elif line.lstrip().startswith(b"["):
             yield from _events_of_documents([line], at, max_bytes)
         elif not line.isspace():
-            yield at, None, line
+            yield at, None, line.rstrip(b"\r\n")
 
 
 def _events_of_documents(pieces: Iterable[bytes], line: int, max_bytes: int) -> Iterator[Found]:
@@ -221,12 +233,14 @@ def _events_of_documents(pieces: Iterable[bytes], line: int, max_bytes: int) -> 
     yield from splitter.finish()
 
 
-_QUOTE, _COMMA, _BRACE = b'",{'
-# A string ends at the latest with its line: no JSON string goes on in the next one, and so a forgotten quotation mark
-# does not turn the rest of the file inside out.
-_IN_STRING = r'[^"\\\n]*+(?:\\.[^"\\\n]*+)*+("?)'
-_REST_OF_STRING: Final = re.compile(_IN_STRING.encode())
-_TOKENS: Final = re.compile(rf'"{_IN_STRING}|[\[\]{{}},]'.encode())
+_COMMA, _OPEN_BRACE, _OPEN_BRACKET, _CLOSE_BRACKET = b",{[]"
+# Everything up to the next bracket or comma outside of strings, or to the end: it always matches, so that a long string
+# is never searched twice. The first group is the end of the last string in between, empty if it has none; the second is
+# the bracket or comma. A string ends at the latest with its line: no JSON string goes on in the next one, and so a
+# forgotten quotation mark does not turn the rest of the file inside out.
+_TOKENS: Final = re.compile(
+    rb"""(?: [^"\[\]{},]++ | "[^"\\\n]*+(?:\\.[^"\\\n]*+)*+("?) )*+  (?: ([\[\]{},]) | \Z )""", re.VERBOSE
+)
 
 
 class _Splitter:
@@ -247,49 +261,54 @@ class _Splitter:
         """The line of the array that we are in."""
         self._index: int | None = None
         self._in_string = False
-        self._backslashes = b""
+        self._backslash = b""
 
     def feed(self, piece: bytes) -> Iterator[Found]:
-        # An escape must not be cut in two.
-        piece = self._backslashes + piece
-        whole = piece.rstrip(b"\\")
-        self._backslashes = piece[len(whole) :]
-        piece, start = whole, 0
-        token = _REST_OF_STRING.match(piece) if self._in_string else None
-        for token in _TOKENS.finditer(piece, token.end() if token else 0):  # noqa: B020 (the last one is looked at below)
-            at = token.start()
+        # A string that goes on is scanned from a quotation mark that is not kept. An escape must not be cut in two.
+        piece = b'"' * self._in_string + self._backslash + piece
+        start = int(self._in_string)
+        whole = len(piece) - (len(piece) - len(piece.rstrip(b"\\"))) % 2
+        piece, self._backslash = piece[:whole], piece[whole:]
+        depth = self._depth
+        for token in _TOKENS.finditer(piece):
+            at = token.start(2)
+            if at < 0:
+                self._in_string = token.start(1) == len(piece)
+                break
             byte = piece[at]
-            if byte == _QUOTE:
-                continue
-            if byte in b"{[":
-                if self._depth == 0:
+            if byte == _COMMA:
+                if depth == 1 and self._index is not None:
+                    yield from self._take(piece[start:at], needed=True)
+                    start = at + 1
+                    self._index += 1
+            elif byte in b"{[":
+                if depth == 0:
                     yield from self._take(piece[start:at])
                     start = at
-                    if byte != _BRACE:
+                    if byte == _OPEN_BRACKET:
                         self._array_at, self._index = self._line, 0
                         start = at + 1
-                self._depth += 1
-            elif byte in b"]}":
-                if self._depth == 0:
-                    continue
-                self._depth -= 1
-                if self._depth == 0:
-                    is_end_of_array = self._index is not None and byte == b"]"[0]
-                    yield from self._take(piece[start : at if is_end_of_array else at + 1], needed=bool(self._index))
-                    start = at + 1
-                    self._array_at = self._index = None
-            elif self._depth == 1 and self._index is not None:
-                yield from self._take(piece[start:at], needed=True)
+                depth += 1
+            elif depth == 1:
+                ends_array = self._index is not None and byte == _CLOSE_BRACKET
+                yield from self._take(piece[start : at if ends_array else at + 1], needed=bool(self._index))
                 start = at + 1
-                self._index += 1
-        self._in_string = token is not None and token.end() == len(piece) and token[1] == b""
+                self._array_at = self._index = None
+                depth = 0
+            elif depth:
+                depth -= 1
+        self._depth = depth
         self._hold(piece[start:])
 
     def finish(self) -> Iterator[Found]:
         array_at, is_open = self._array_at, self._depth == 1
-        yield from self._take(self._backslashes)
+        yield from self._take(self._backslash)
         if array_at is not None and is_open:  # deeper down, the element does not end either, and was judged for it
-            yield array_at, None, Unjudged("invalid_json", "the array that begins here is not JSON: it has no end")
+            yield (
+                array_at,
+                None,
+                Unjudged(ROOT, "invalid_json", "the array that begins here is not JSON: it has no end"),
+            )
 
     def _hold(self, text: bytes) -> None:
         self._held += text
@@ -305,25 +324,13 @@ class _Splitter:
         if self._too_large_at is not None:
             yield self._too_large_at, self._index, _too_large(self._max_bytes)
         elif needed or not (self._held.isspace() or not self._held):
-            yield self._first_line(self._held), self._index, bytes(self._held)
+            yield self._first_line(self._held), self._index, bytes(self._held.strip())
         self._line += self._held.count(b"\n")
         self._held.clear()
         self._too_large_at = None
 
     def _first_line(self, text: bytearray) -> int:
         return self._line + text.count(b"\n", 0, len(text) - len(text.lstrip()))
-
-
-def _left_open(text: bytes) -> bytes:
-    """The brackets that a text opens and does not close, the innermost last."""
-    left = bytearray()
-    for token in _TOKENS.finditer(text):
-        byte = text[token.start()]
-        if byte in b"{[":
-            left.append(byte)
-        elif byte in b"]}" and left:
-            left.pop()
-    return bytes(left)
 
 
 # --- telling: lines, objects, the summary ----------------------------------------------------------------------------
@@ -353,9 +360,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def place(self) -> str:
-        return (
-            f"{self.source}:{self.line}" if self.index is msgspec.UNSET else f"{self.source}:{self.line}[{self.index}]"
-        )
+        element = "" if self.index is msgspec.UNSET else f"[{self.index}]"
+        return f"{self.source}:{self.line}{element}"
 
 
 class _Counts:
@@ -382,6 +388,7 @@ Paint: TypeAlias = Callable[[str, str], str]
 """A text in a colour, or as it is where there are no colours."""
 
 _MOST_PRODUCERS = 10_000
+_LONGEST_PRODUCER = 300
 _MOST_SHOWN = 20
 _NO_PRODUCER = "(no producer)"
 _OTHER_PRODUCERS = "(other producers)"
@@ -400,10 +407,11 @@ class Tally:
     def count(self, producer: str | None) -> _Counts:
         """The counts of a producer, this event being counted."""
         self.events += 1
-        counts = self._producers.get(producer or _NO_PRODUCER)
+        name = producer[:_LONGEST_PRODUCER] if producer else _NO_PRODUCER
+        counts = self._producers.get(name)
         if counts is None:
-            key = (producer or _NO_PRODUCER) if len(self._producers) < _MOST_PRODUCERS else _OTHER_PRODUCERS
-            counts = self._producers.setdefault(key, _Counts())
+            name = name if len(self._producers) < _MOST_PRODUCERS else _OTHER_PRODUCERS
+            counts = self._producers.setdefault(name, _Counts())
         counts.events += 1
         return counts
 
@@ -441,7 +449,7 @@ class Tally:
         if total.warned:
             parts.append(f"{total.warned:,} with warnings")
         if self.unreadable:
-            parts.append(paint(f"{_number(self.unreadable, 'input')} not read to the end", "red"))
+            parts.append(paint(f"{_number(self.unreadable, 'input')} not fully read", "red"))
         lines = [f"{_number(total.events, 'event')}: {', '.join(parts)}", "", *self._producer_table(paint)]
         if self._rules:
             lines += ["", *self._rule_table(paint)]
@@ -514,6 +522,7 @@ def _sentence(problem: Finding, paint: Paint) -> str:
 
 _FIRST_SHOWN_AFTER = 0.5
 _SHOWN_EVERY = 0.1
+_MOST_PENDING = 64 * 1024
 
 
 class _Verbatim:
@@ -532,7 +541,8 @@ class Screen:
     def __init__(self, files: Sequence[str]) -> None:
         self._out = sys.stdout.buffer
         self._encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-        self._pending: list[bytes] = []
+        self._pending = bytearray()
+        self.has_told = False
         console = Console(file=sys.stdout)
         self._has_colours = console.is_terminal and not console.no_color
         shares_terminal = sys.stdout.isatty()
@@ -551,7 +561,10 @@ class Screen:
         self.tell_bytes(text.encode(self._encoding, "replace"))
 
     def tell_bytes(self, text: bytes) -> None:
-        self._pending.append(text)
+        self.has_told = True
+        self._pending += text
+        if len(self._pending) > _MOST_PENDING:
+            self.flush()
 
     def complain(self, message: str) -> None:
         """On standard error, in order with what was told before."""
@@ -564,7 +577,7 @@ class Screen:
     def flush(self) -> None:
         if not self._pending:
             return
-        text = b"".join(self._pending)
+        text = bytes(self._pending)
         self._pending.clear()
         if self._bar is not None and self._lines_through_bar is not None:
             self._bar.console.print(_Verbatim(text.decode(self._encoding, "replace")), crop=False)
@@ -583,12 +596,13 @@ class Screen:
         if elapsed < _FIRST_SHOWN_AFTER or now < self._next_shown:
             return
         self._next_shown = now + _SHOWN_EVERY
-        if self._bar is None:
-            self._bar = _bar(self._bar_console, self._total)
+        is_new = self._bar is None
+        self._bar = self._bar or _bar(self._bar_console, self._total)
+        self._bar.update(self._bar.task_ids[0], completed=self._done, rate=f"{events / elapsed:,.0f} events/s")
+        if is_new:
             self._bar.start()
-        self._bar.update(
-            self._bar.task_ids[0], completed=self._done, rate=f"{events / elapsed:,.0f} events/s", refresh=True
-        )
+        else:
+            self._bar.refresh()
 
     def close_bar(self) -> None:
         self._may_have_bar = False
@@ -600,7 +614,7 @@ class Screen:
 def _bar(console: Console, total: int | None) -> Progress:
     # Drawn by the loop and not by a thread: it stands still when its pipe does, and `| less` is left in peace.
     bar = Progress(
-        BarColumn(),
+        BarColumn(bar_width=24),
         TaskProgressColumn(),
         DownloadColumn(),
         TextColumn("{task.fields[rate]}"),
@@ -699,7 +713,9 @@ class Judgement:
         self._screen.flush()
         self._screen.close_bar()
         if not self._as_json:
-            self._screen.tell(f"\n{self.tally.summary(self._screen.paint)}")
+            if self._screen.has_told:
+                self._screen.tell("\n")
+            self._screen.tell(self.tally.summary(self._screen.paint))
             self._screen.flush()
 
     @property
@@ -773,7 +789,7 @@ def command(
                 judgement.read(name)
         except KeyboardInterrupt:
             interrupted = True
-            screen.complain(f"interrupted after {_number(judgement.tally.events, 'event')}")
+            screen.complain("interrupted" if as_json else "interrupted; so far:")
         judgement.finish()
     except BrokenPipeError:
         _give_up_standard_output()
