@@ -11,6 +11,7 @@ Rule = Literal[
     "invalid_json",
     "invalid_utf8",
     "too_deep",
+    "too_large",
     # the shape
     "unknown_kind",
     "required",

@@ -22,8 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from correlator import __version__
-from correlator.cli import validate
+from correlator.cli import event_files, report, validate
 from correlator.cli.main import COMMANDS, main
+from correlator.rulebook.problems import Problem
 
 CORRELATOR = (sys.executable, "-m", "correlator.cli.main")
 # As a shell starts it: what runs the tests may be deaf to Ctrl-C, and its children would be too.
@@ -42,8 +43,8 @@ IMPATIENT = (
     sys.executable,
     "-c",
     """if True:
-    from correlator.cli import validate
-    validate._FIRST_SHOWN_AFTER = validate._SHOWN_EVERY = 0
+    from correlator.cli import screen
+    screen._FIRST_SHOWN_AFTER = screen._SHOWN_EVERY = 0
     from correlator.cli.main import main
     main(prog_name="correlator")
     """,
@@ -195,7 +196,7 @@ def test_producers_beyond_the_first_twenty_are_counted_together(write: Write) ->
 
 
 def test_what_is_counted_stays_small_when_every_event_has_its_own_producer() -> None:
-    tally = validate.Tally()
+    tally = report.Tally()
     for number in range(10_050):
         tally.count(f"https://example.com/{number}/{'x' * 1_000}")
     assert tally.total.events == 10_050
@@ -278,7 +279,7 @@ def test_a_file_that_may_not_be_read_is_said_to_be_so(write: Write, monkeypatch:
     def refuse(name: str, _mode: str) -> io.BufferedReader:
         raise PermissionError(13, "Permission denied", name)
 
-    monkeypatch.setattr(validate, "open", refuse, raising=False)  # root, as in many containers, may read everything
+    monkeypatch.setattr(event_files, "open", refuse, raising=False)  # root, as in many containers, may read everything
     result = run(write("secret.jsonl", line()))
     assert result.exit_code == 2
     assert result.stderr == "secret.jsonl: cannot be read: it may not be read (permission denied)\n"
@@ -520,7 +521,7 @@ class Drip(io.RawIOBase):
 
 def found_in(text: str, size: int) -> list[tuple[int, int | None, Any]]:
     stream = io.BufferedReader(Drip(text.encode(), size), size)
-    found = validate.events_in(stream, validate.MAX_BYTES)
+    found = event_files.events_in(stream, validate.MAX_BYTES)
     return [(line, index, json.loads(text)) for line, index, text in found if isinstance(text, bytes)]
 
 
@@ -545,10 +546,10 @@ def test_documents_are_told_apart_however_they_are_written(values: list[Any], in
 @given(st.binary(max_size=200) | st.text('{}[]",\\\n ab', max_size=60).map(str.encode), st.integers(1, 40))
 def test_no_input_breaks_the_reader_and_nothing_of_it_goes_unnoticed(text: bytes, size: int) -> None:
     stream = io.BufferedReader(Drip(text, size), size)
-    found = list(validate.events_in(stream, max_bytes=50))
+    found = list(event_files.events_in(stream, max_bytes=50))
     assert bool(found) >= bool(text.removeprefix(b"\xef\xbb\xbf").translate(None, b" \n\r\t\v\f[]"))
     for _, _, piece in found:
-        assert isinstance(piece, validate.Unjudged) or piece.strip() in text
+        assert isinstance(piece, Problem) or piece.strip() in text
 
 
 # --- in a shell ---
