@@ -25,7 +25,7 @@ from correlator.rulebook.events import (
     Run,
     RunEvent,
 )
-from correlator.rulebook.facets import MAPS, Doubt, FacetMap, Known, members
+from correlator.rulebook.facets import MAPS, Doubt, KnownMaps, members
 from correlator.rulebook.formats import ZERO_TIME, Instant, ReadTime, match_uuid, plain_instant, read_time
 from correlator.rulebook.fresh_stack import with_enough_stack
 from correlator.rulebook.policy import CORRELATOR, Findings, Policy
@@ -190,7 +190,7 @@ def _event(raw: bytes, wire: Any, instant: Instant, kind: Kind, policy: Policy, 
     return RunEvent(raw, instant, wire.producer, wire.schemaURL, wire.eventType, run, described_job, inputs, outputs)
 
 
-def _facets(known: Known[FacetMap], raw: msgspec.Raw | None, place: Place, doubts: Doubts) -> Facets:
+def _facets(known: KnownMaps, raw: msgspec.Raw | None, place: Place, doubts: Doubts) -> Facets:
     if raw is None:
         return _NO_FACETS
     facet_map = known[bytes(raw)]
@@ -199,7 +199,7 @@ def _facets(known: Known[FacetMap], raw: msgspec.Raw | None, place: Place, doubt
     return facet_map.facets
 
 
-def _facets_enforced(known: Known[FacetMap], raw: msgspec.Raw | None, place: Place, doubts: Doubts) -> Facets:
+def _facets_enforced(known: KnownMaps, raw: msgspec.Raw | None, place: Place, doubts: Doubts) -> Facets:
     """The same where a broken format breaks a facet: then nothing is derived from it."""
     facets = _facets(known, raw, place, doubts)
     broken = {doubt.key for where, found in doubts if where == place for doubt in found if doubt.reading.problems}

@@ -48,44 +48,73 @@ type_of = cache(inspect.type_info)
 
 def problems(value: Any, kind: inspect.Type, path: str) -> Iterator[Problem]:
     """Everything that is wrong with the value, in the order of its declaration."""
-    match kind:
-        case inspect.Metadata(extra={"json": "object"}):
-            if not isinstance(value, dict):
-                yield Problem(path, "type", f"{path}: expected object, got {json_type(value)}")
-        case inspect.Metadata(type=inner, extra=extra):
-            found = list(problems(value, inner, path))
-            yield from found
-            if not found and extra and not FORMATS[extra["format"]](value):
-                yield bad_format(path, value, extra["format"])
-        case inspect.StructType():
-            yield from _struct_problems(value, kind, path)
-        case inspect.UnionType():
-            yield from _union_problems(value, kind, path)
-        case inspect.DictType(value_type=inner) if isinstance(value, dict):
-            for key, member in value.items():
-                yield from problems(member, inner, child(path, key))
-        case inspect.ListType(item_type=inner) if isinstance(value, list):
-            for index, item in enumerate(value):
-                yield from problems(item, inner, element(path, index))
-        case inspect.LiteralType(values=allowed) if isinstance(value, str):
-            if value not in allowed:
-                yield _not_one_of(value, [str(a) for a in allowed], path)
-        case inspect.IntType(ge=least) if _is_integer(value):
-            if least is not None and value < least:
-                yield Problem(path, "minimum", f"{path}: expected at least {least}, got {quote(value)}")
-        case inspect.FloatType() if isinstance(value, int | float) and not isinstance(value, bool):
-            if not _fits_a_float(value):
-                yield _out_of_range(path)
-        case inspect.IntType() if isinstance(value, float) and math.isinf(value):
-            yield _out_of_range(path)
-        case inspect.StrType() if isinstance(value, str):
-            pass
-        case inspect.BoolType() if isinstance(value, bool):
-            pass
-        case inspect.AnyType() | inspect.RawType():
-            pass
-        case _:
-            yield _wrong_type(value, kind, path)
+    return _JUDGES[type(kind)](value, kind, path)
+
+
+def _metadata_problems(value: Any, kind: inspect.Metadata, path: str) -> Iterator[Problem]:
+    extra = kind.extra or {}
+    if extra.get("json") == "object":
+        if not isinstance(value, dict):
+            yield Problem(path, "type", f"{path}: expected object, got {json_type(value)}")
+        return
+    found = list(problems(value, kind.type, path))
+    yield from found
+    if not found and "format" in extra and not FORMATS[extra["format"]](value):
+        yield bad_format(path, value, extra["format"])
+
+
+def _dict_problems(value: Any, kind: inspect.DictType, path: str) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        yield _wrong_type(value, kind, path)
+        return
+    for key, member in value.items():
+        yield from problems(member, kind.value_type, child(path, key))
+
+
+def _list_problems(value: Any, kind: inspect.ListType, path: str) -> Iterator[Problem]:
+    if not isinstance(value, list):
+        yield _wrong_type(value, kind, path)
+        return
+    for index, item in enumerate(value):
+        yield from problems(item, kind.item_type, element(path, index))
+
+
+def _literal_problems(value: Any, kind: inspect.LiteralType, path: str) -> Iterator[Problem]:
+    if not isinstance(value, str):
+        yield _wrong_type(value, kind, path)
+    elif value not in kind.values:
+        yield _not_one_of(value, [str(allowed) for allowed in kind.values], path)
+
+
+def _integer_problems(value: Any, kind: inspect.IntType, path: str) -> Iterator[Problem]:
+    """As JSON Schema counts: 1.0 is an integer, true is not."""
+    if isinstance(value, float) and math.isinf(value):
+        yield _out_of_range(path)
+    elif not _is_number(value) or (isinstance(value, float) and not value.is_integer()):
+        yield _wrong_type(value, kind, path)
+    elif kind.ge is not None and value < kind.ge:
+        yield Problem(path, "minimum", f"{path}: expected at least {kind.ge}, got {quote(value)}")
+
+
+def _number_problems(value: Any, kind: inspect.FloatType, path: str) -> Iterator[Problem]:
+    if not _is_number(value):
+        yield _wrong_type(value, kind, path)
+    elif not _fits_a_float(value):
+        yield _out_of_range(path)
+
+
+def _string_problems(value: Any, kind: inspect.StrType, path: str) -> Iterator[Problem]:
+    if not isinstance(value, str):
+        yield _wrong_type(value, kind, path)
+
+
+def _boolean_problems(value: Any, kind: inspect.BoolType, path: str) -> Iterator[Problem]:
+    if not isinstance(value, bool):
+        yield _wrong_type(value, kind, path)
+
+
+def _no_problems(_value: Any, _kind: inspect.Type, _path: str) -> Iterator[Problem]:
+    return iter(())
 
 
 def _struct_problems(value: Any, kind: inspect.StructType, path: str) -> Iterator[Problem]:
@@ -146,9 +175,8 @@ def _out_of_range(path: str) -> Problem:
     return Problem(path, "number_out_of_range", f"{path}: the number is too large to be read")
 
 
-def _is_integer(value: Any) -> bool:
-    """As JSON Schema counts: 1.0 is an integer, true is not."""
-    return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer())
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _fits_a_float(value: float) -> bool:
@@ -201,3 +229,20 @@ def _whole_number(digits: str) -> float:
         return int(digits)
     except ValueError:  # Python reads at most 4,300 digits
         return math.inf
+
+
+_JUDGES: Final[dict[type[inspect.Type], Callable[[Any, Any, str], Iterator[Problem]]]] = {
+    inspect.Metadata: _metadata_problems,
+    inspect.StructType: _struct_problems,
+    inspect.UnionType: _union_problems,
+    inspect.DictType: _dict_problems,
+    inspect.ListType: _list_problems,
+    inspect.LiteralType: _literal_problems,
+    inspect.IntType: _integer_problems,
+    inspect.FloatType: _number_problems,
+    inspect.StrType: _string_problems,
+    inspect.BoolType: _boolean_problems,
+    inspect.AnyType: _no_problems,
+    inspect.RawType: _no_problems,
+}
+"""One judge for each kind of declaration that the spec's types are made of."""

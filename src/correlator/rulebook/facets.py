@@ -1,9 +1,9 @@
-"""Reading one facet: typed when it is a standard one, kept as it came whatever it is."""
+"""Reading facets: typed when they are standard ones, kept as they came whatever they are."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from msgspec import inspect
@@ -16,48 +16,22 @@ from correlator.rulebook.policy import Formats
 from correlator.rulebook.problems import ROOT, Problem
 
 Check = Callable[[Any], object]
-R = TypeVar("R")
-
-_MOST_REMEMBERED = 512
-_LONGEST_REMEMBERED = 2048
-
-
-class Known(dict[bytes, R]):
-    """Remembers what was made of a text.
-
-    From START to COMPLETE and from run to run most facets stay the same to the letter, and to look one up costs a
-    fraction of reading it. When it has grown to its limit it starts afresh; long texts are not remembered.
-    """
-
-    def __init__(self, read: Callable[[bytes], R]) -> None:
-        super().__init__()
-        self._read = read
-
-    def __missing__(self, text: bytes) -> R:
-        made = self._read(text)
-        if len(text) <= _LONGEST_REMEMBERED:
-            if len(self) >= _MOST_REMEMBERED:
-                self.clear()
-            self[text] = made
-        return made
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
-    """What was made of a facet. Paths of problems begin at the facet."""
+    """What was made of a facet that is custom, deleted, or not plainly in order. Paths begin at the facet."""
 
-    body: Any
+    body: Any = None
     """The typed facet; None for custom, broken and deleted ones."""
     deleted: bool = False
     problems: tuple[Problem, ...] = ()
     """What the spec holds against it."""
     remarks: tuple[Problem, ...] = ()
     """What is odd about a facet that does not stand where the spec puts it."""
-    in_doubt: bool = False
-    """Whether there is anything of either."""
 
 
-_IN_ORDER = Reading(None)
-_DELETED = Reading(None, deleted=True)
+_CUSTOM = Reading()
+_DELETED = Reading(deleted=True)
 
 
 class FacetReader:
@@ -67,52 +41,34 @@ class FacetReader:
     every facet has to have.
     """
 
-    __slots__ = (
-        "_away",
-        "_base",
-        "_decode",
-        "_decode_base",
-        "_known",
-        "_shape",
-        "_sound",
-        "_urls",
-        "_version",
-        "is_custom",
-        "read",
-    )
+    __slots__ = ("_away", "_base", "_decode", "_decode_base", "_shape", "_sound", "_urls", "_version", "is_custom")
 
     def __init__(self, entity: Entity, standard: spec.FacetShape | None, *, away: bool = False) -> None:
         self.is_custom = standard is None
-        self._known = Known[Reading](self._read)
         self._base = spec.BASE_FACETS[entity]
         self._shape = self._base if standard is None else standard.shape
         self._away = away
         self._version = None if standard is None else standard.version
-        self._decode = msgspec.json.Decoder(self._shape).decode
+        self._decode: Callable[[msgspec.Raw], Any] = msgspec.json.Decoder(self._shape).decode
         self._decode_base = msgspec.json.Decoder(self._base).decode
         self._sound = sound_check(explain.type_of(self._shape), besides=constraints.ALWAYS_REQUIRED)
         self._urls = Verdicts(self._is_our_version)
 
-        self.read = self._known.__getitem__
-
-    def forget(self) -> None:
-        self._known.clear()
-
-    def _read(self, text: bytes) -> Reading:
-        """The fast way, for facets that are in order; when anything at all is off, the slower one."""
+    def read(self, raw: msgspec.Raw) -> Any:
+        """The typed facet itself when it is a standard one and in order, which most are; else a Reading."""
         try:
-            facet: Any = self._decode(text)
-            if self._away:
-                self._decode_base(text)
+            facet = self._decode(raw)
+            # Whether a facet can be deleted, the place where it stands decides.
+            of_place = self._decode_base(raw) if self._away else facet
         except msgspec.ValidationError:
-            return self._look(text)
+            return self._look(raw, None)
         if not (explain.URIS[facet._producer] and self._urls[facet._schemaURL]):  # noqa: SLF001
-            return self._look(text)
+            return self._look(raw, facet)
         if self._sound is not None and not self._sound(facet):
-            return self._look(text)
-        if getattr(facet, "_deleted", None):
+            return self._look(raw, facet)
+        if getattr(of_place, "_deleted", None):
             return _DELETED
-        return _IN_ORDER if self.is_custom else Reading(facet)
+        return _CUSTOM if self.is_custom else facet
 
     def _is_our_version(self, schema_url: str) -> bool:
         return is_uri(schema_url) and not self._is_another_major(schema_url)
@@ -128,18 +84,19 @@ class FacetReader:
             and declared.major != ours.major
         )
 
-    def _look(self, text: bytes) -> Reading:
-        """The slower way, which finds everything that is wrong."""
-        value = explain.plain(text)
+    def _look(self, raw: msgspec.Raw, facet: Any) -> Reading:
+        """The slower way, which finds everything that is wrong. `facet` is given if it decoded."""
+        value = explain.plain(raw)
         is_object = isinstance(value, dict)
         deleted = is_object and value.get("_deleted") is True and "_deleted" in self._base.__struct_fields__
         foreign = is_object and self._is_another_major(value.get("_schemaURL"))
         shape, base = explain.type_of(self._shape), explain.type_of(self._base)
         problems = tuple(explain.problems(value, base if deleted or foreign or self._away else shape, ROOT))
         if deleted or foreign or self.is_custom or not is_object:
-            return Reading(None, deleted, problems, (), bool(problems))
+            return Reading(None, deleted, problems)
         remarks = tuple(p for p in explain.problems(value, shape, ROOT) if p not in problems) if self._away else ()
-        return Reading(self._understood(value, problems + remarks), False, problems, remarks, bool(problems or remarks))
+        body = facet if facet is not None else self._understood(value, problems + remarks)
+        return Reading(body, False, problems, remarks)
 
     def _understood(self, value: dict[str, Any], found: tuple[Problem, ...]) -> Any:
         """The typed facet unless its body is broken.
@@ -270,33 +227,69 @@ class FacetMap(msgspec.Struct, frozen=True, gc=False):
     doubts: tuple[Doubt, ...]
 
 
-def _read_map(entity: Entity, text: bytes) -> FacetMap:
-    readers, custom = READERS[entity], CUSTOM[entity]
-    raw = members(text)
-    typed: dict[str, Any] = {}
-    deleted: list[str] = []
-    doubts: list[Doubt] = []
-    for key, view in raw.items():
-        reader = readers.get(key, custom)
-        reading = reader.read(bytes(view))
-        if reading.body is not None:
-            typed[key] = reading.body
-        elif reading.deleted:
-            deleted.append(key)
-        if reading.in_doubt:
-            doubts.append(Doubt(key, reading, reader.is_custom))
-    return FacetMap(Facets(raw, typed, tuple(deleted)), tuple(doubts))
+class KnownMaps(dict[bytes, FacetMap]):
+    """Reads all facets of an entity at once, and remembers those that come again.
+
+    What a job or a dataset says of itself stays the same to the letter from run to run, and most of what a run says
+    from START to COMPLETE; to look that up costs a fraction of reading it. It is remembered when it is seen for the
+    second time, so that what never comes again costs no memory. Full, it starts afresh; long texts are read every time.
+    """
+
+    MOST = 512
+    LONGEST = 4096
+
+    def __init__(self, entity: Entity) -> None:
+        super().__init__()
+        self._readers = READERS[entity]
+        self._custom = CUSTOM[entity]
+        self._seen: set[int] = set()
+
+    def __missing__(self, text: bytes) -> FacetMap:
+        made = self._read(text)
+        if len(text) <= self.LONGEST:
+            digest = hash(text)
+            if digest not in self._seen:
+                if len(self._seen) >= 8 * self.MOST:
+                    self._seen.clear()
+                self._seen.add(digest)
+            else:
+                if len(self) >= self.MOST:
+                    self.clear()
+                self[text] = made
+        return made
+
+    def _read(self, text: bytes) -> FacetMap:
+        raw = members(text)
+        typed: dict[str, Any] = {}
+        deleted: tuple[str, ...] = ()
+        doubts: tuple[Doubt, ...] = ()
+        readers, custom = self._readers, self._custom
+        for key, view in raw.items():
+            reader = readers.get(key, custom)
+            made = reader.read(view)
+            if type(made) is not Reading:
+                typed[key] = made
+            elif made is not _CUSTOM:
+                if made.body is not None:
+                    typed[key] = made.body
+                elif made.deleted:
+                    deleted = (*deleted, key)
+                if made.problems or made.remarks:
+                    doubts = (*doubts, Doubt(key, made, reader.is_custom))
+        return FacetMap(Facets(raw, typed, deleted), doubts)
+
+    def forget(self) -> None:
+        self.clear()
+        self._seen.clear()
 
 
 members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """The members of an object, each as it is written; a ValidationError for anything that is no object."""
 
-MAPS: Final[dict[Entity, Known[FacetMap]]] = {entity: Known(partial(_read_map, entity)) for entity in spec.BASE_FACETS}
+MAPS: Final[dict[Entity, KnownMaps]] = {entity: KnownMaps(entity) for entity in spec.BASE_FACETS}
 
 
 def forget_all() -> None:
-    """Forget every facet seen so far: for measuring what the first one costs."""
+    """Forget every facet seen so far."""
     for known in MAPS.values():
-        known.clear()
-    for reader in [*CUSTOM.values(), *(reader for readers in READERS.values() for reader in readers.values())]:
-        reader.forget()
+        known.forget()
