@@ -128,7 +128,8 @@ def _struct_problems(value: Any, kind: inspect.StructType, path: str) -> Iterato
         elif field.required:
             yield Problem(place, "required", f"{place} is required")
     if kind.forbid_unknown_fields:
-        for key in value.keys() - {field.encode_name for field in kind.fields}:
+        known = {field.encode_name for field in kind.fields}
+        for key in (key for key in value if key not in known):
             yield Problem(child(path, key), "closed", f"{child(path, key)} is not allowed: the spec closes this object")
     for missing in missing_partners(kind.cls, value):
         place = child(path, missing)

@@ -95,10 +95,9 @@ class FacetReader:
         if deleted or foreign or self.is_custom or not is_object:
             return Reading(None, deleted, problems)
         remarks = tuple(p for p in explain.problems(value, shape, ROOT) if p not in problems) if self._away else ()
-        body = facet if facet is not None else self._understood(value, problems + remarks)
-        return Reading(body, False, problems, remarks)
+        return Reading(self._understood(value, facet, problems + remarks), False, problems, remarks)
 
-    def _understood(self, value: dict[str, Any], found: tuple[Problem, ...]) -> Any:
+    def _understood(self, value: dict[str, Any], facet: Any, found: tuple[Problem, ...]) -> Any:
         """The typed facet unless its body is broken.
 
         A sound body in an envelope without `_producer` or `_schemaURL` still says what it says: people who write events
@@ -106,6 +105,8 @@ class FacetReader:
         """
         if any(p.path not in ("_producer", "_schemaURL") and not p.rule.startswith("format_") for p in found):
             return None
+        if facet is not None:
+            return facet
         filled = {key: text if isinstance(text := value.get(key), str) else "" for key in ("_producer", "_schemaURL")}
         return msgspec.convert(explain.with_whole_numbers(value | filled, explain.type_of(self._shape)), self._shape)
 
