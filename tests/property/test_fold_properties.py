@@ -207,7 +207,7 @@ def test_the_state_of_a_run_is_its_first_end_else_its_last_sign_of_life(history:
     facts = fold(events)
 
     for row in facts.rows(f.JOB_RUNS).values():
-        _, _, _, job, run = f.JOB_RUNS.get(row, "identity")
+        _, _, _, job, run = row["identity"]
         own = [event for event in events if (event.job.name, event.run.run_id) == (job, run)]
         view = run_view(row)
         ends = sorted(
@@ -243,6 +243,16 @@ def test_every_row_that_is_referred_to_exists(history: list[Json]) -> None:
     for _, target_kind, target, _, source_kind, source, *_ in facts.rows(f.COLUMN_EDGES):
         for kind, key in ((target_kind, target), (source_kind, source)):
             assert kind == "run" or key in (datasets if kind == "dataset" else jobs)
-    assert {f.FACET_HISTORY.get(row, "body")[2] for row in facts.rows(f.FACET_HISTORY).values()} - {b""} <= bodies
-    assert all(f.DATASETS.get(row, "identity") is not None for row in facts.rows(f.DATASETS).values())
-    assert all(f.JOBS.get(row, "identity") is not None for row in facts.rows(f.JOBS).values())
+    assert {row["body"][2] for row in facts.rows(f.FACET_HISTORY).values()} - {b""} <= bodies
+    assert all("identity" in row for table in (f.DATASETS, f.JOBS, f.JOB_RUNS) for row in facts.rows(table).values())
+
+
+@given(history=HISTORIES)
+@settings(max_examples=100, deadline=None)
+def test_every_value_has_the_columns_that_its_group_declares(history: list[Json]) -> None:
+    for table, key, row in fold(judged(json.dumps(event)) for event in history):
+        declared = {group.name: group for group in table.groups}
+        assert len(key) == len(table.key)
+        for name, value in row.items():
+            elements = {f.Shape.ONE: [value], f.Shape.SET: value, f.Shape.MAP: getattr(value, "values", list)()}
+            assert {len(element) for element in elements[declared[name].shape]} <= {len(declared[name].columns)}

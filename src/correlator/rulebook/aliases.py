@@ -10,8 +10,9 @@ import msgspec
 from openlineage.client.generated.symlinks_dataset import SymlinksDatasetFacet
 
 from correlator.rulebook.events import Facets, body
-from correlator.rulebook.naming import class_name, dataset_urn, same_names, storable
+from correlator.rulebook.naming import class_name, same_names, storable
 from correlator.rulebook.patterns import NamePattern
+from correlator.rulebook.statements import dataset_ref
 
 
 class Symlink(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -27,7 +28,7 @@ def symlinks(facets: Facets) -> list[Symlink] | None:
     facet = body(facets, SymlinksDatasetFacet)
     if facet is None:
         return None
-    said = {Symlink(dataset_urn(i.namespace, i.name), storable(i.type)) for i in facet.identifiers or ()}
+    said = {Symlink(dataset_ref(i.namespace, i.name).urn, storable(i.type)) for i in facet.identifiers or ()}
     return sorted(said)
 
 

@@ -4,8 +4,8 @@ A fact is something that events said. Each merges by one of three rules (insert 
 order key), and each rule gives the same whatever the order, duplication and batching of events. What is declared here
 is used by `fold`, by the Spark fold, by the SQL merge and by the tests: nothing else may decide between two facts.
 
-A row is a key and one value per group. A value is a tuple of the group's columns; None where no event said anything.
-A group may also hold a set of such tuples, or a map of them by name; then its rule is applied element by element.
+A row has a value for each group that some event said anything of. A value is a tuple of the group's columns; a group
+may also hold a set of such tuples, or a map of them by name, and then its rule is applied element by element.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,8 +17,9 @@ import msgspec
 ColumnType = Literal["id", "digest", "text", "instant", "integer", "boolean", "json"]
 Key: TypeAlias = tuple[Any, ...]
 Value: TypeAlias = Any
-"""A tuple, or a frozenset or dict of tuples, or None."""
-Row: TypeAlias = tuple[Value, ...]
+"""A tuple, or a frozenset or dict of tuples."""
+Row: TypeAlias = dict[str, Value]
+"""Values by group."""
 
 
 class Rule(Enum):
@@ -57,31 +58,21 @@ class Table(msgspec.Struct, frozen=True):
     groups: tuple[Group, ...] = ()
 
     def __post_init__(self) -> None:
-        _POSITIONS[self.name] = {group.name: number for number, group in enumerate(self.groups)}
-        _MERGERS[self.name] = [_merger(group) for group in self.groups]
+        _MERGERS[self.name] = {group.name: _merger(group) for group in self.groups}
 
-    def row(self, **values: Value) -> Row:
-        """A row from the groups that something was said about."""
-        positions = _POSITIONS[self.name]
-        row = [None] * len(positions)
-        for name, value in values.items():
-            row[positions[name]] = value
-        return tuple(row)
-
-    def get(self, row: Row, group: str) -> Value:
-        return row[_POSITIONS[self.name][group]]
-
-    def merge(self, one: Row, other: Row) -> Row:
-        """What stands when both rows were said of one key."""
-        return tuple(
-            theirs if mine is None else mine if theirs is None or mine == theirs else decide(mine, theirs)
-            for decide, mine, theirs in zip(_MERGERS[self.name], one, other, strict=True)
-        )
+    def merge(self, standing: Row, said: Row) -> None:
+        """Add to the standing row what was said of the same key."""
+        mergers = _MERGERS[self.name]
+        for group, theirs in said.items():
+            mine = standing.get(group)
+            if mine is None:
+                standing[group] = theirs
+            elif mine != theirs:
+                standing[group] = mergers[group](mine, theirs)
 
 
 # Beside the tables, which are plain declarations, what is worked out from them once.
-_POSITIONS: Final[dict[str, dict[str, int]]] = {}
-_MERGERS: Final[dict[str, list[Callable[[Value, Value], Value]]]] = {}
+_MERGERS: Final[dict[str, dict[str, Callable[[Value, Value], Value]]]] = {}
 
 
 def _merger(group: Group) -> Callable[[Value, Value], Value]:
@@ -296,18 +287,20 @@ class Facts:
     def __init__(self) -> None:
         self._rows: dict[str, dict[Key, Row]] = {table.name: {} for table in TABLES}
 
-    def add(self, table: Table, key: Key, row: Row) -> None:
-        rows = self._rows[table.name]
-        standing = rows.get(key)
-        rows[key] = row if standing is None else table.merge(standing, row)
-
     def say(self, table: Table, key: Key, **values: Value) -> None:
-        self.add(table, key, table.row(**values))
+        """Add what is said of a key: values by group, None for a group that nothing is said of."""
+        self._add(table, key, {group: value for group, value in values.items() if value is not None})
 
     def merge(self, other: "Facts") -> None:
         for table in TABLES:
             for key, row in other.rows(table).items():
-                self.add(table, key, row)
+                self._add(table, key, dict(row))
+
+    def _add(self, table: Table, key: Key, row: Row) -> None:
+        rows = self._rows[table.name]
+        standing = rows.setdefault(key, row)
+        if standing is not row:
+            table.merge(standing, row)
 
     def rows(self, table: Table) -> Mapping[Key, Row]:
         return self._rows[table.name]

@@ -193,7 +193,7 @@ class _Said:
         for edge in self._statement.edges:
             self._name(edge.source)
             self._name(edge.target)
-            self.facts.add(f.COLUMN_EDGES, (run, *_edge_columns(edge)), ())
+            self.facts.say(f.COLUMN_EDGES, (run, *_edge_columns(edge)))
 
     def _running_writes(self, run: Id, event: RunEvent) -> None:
         """Versions of a run that has not ended: a stream's every RUNNING, and any that says how much was written."""

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from correlator.rulebook.events import EventType
-from correlator.rulebook.facts import JOB_RUNS, Row
+from correlator.rulebook.facts import Row
 from correlator.rulebook.formats import Instant
 from correlator.rulebook.identity import Id
 from correlator.rulebook.versions import Kin, Read, Write
@@ -38,22 +38,22 @@ class RunView(msgspec.Struct, frozen=True, gc=False):
 
 def run_view(row: Row) -> RunView:
     ends = sorted((at, number, state) for number, (at, state) in enumerate(_ends(row)))
-    opened = JOB_RUNS.get(row, "open")
-    (first_event_at,) = JOB_RUNS.get(row, "first_event")
-    first_start = JOB_RUNS.get(row, "first_start")
+    opened = row.get("open")
+    (first_event_at,) = row["first_event"]
+    first_start = row.get("first_start")
     state: EventType = ends[0][2] if ends else opened[2] if opened is not None else "OTHER"
     return RunView(
         state=state,
         started_at=first_event_at if first_start is None else first_start[0],
         ended_at=ends[0][0] if ends else None,
-        history=[(at, said) for at, _, said in sorted(JOB_RUNS.get(row, "states") or ())],
+        history=[(at, said) for at, _, said in sorted(row.get("states") or ())],
         contradictions=_contradictions([(at, said) for at, _, said in ends], opened),
     )
 
 
 def _ends(row: Row) -> Iterable[tuple[Instant, EventType]]:
     for group, state in _ENDS:
-        if (said := JOB_RUNS.get(row, group)) is not None:
+        if (said := row.get(group)) is not None:
             yield said[0], state
 
 
@@ -75,7 +75,7 @@ def _contradictions(
 
 def kin(run: Id, row: Row) -> Kin:
     """The run's place in its family. Who names no root has its parent for one."""
-    parent, root = JOB_RUNS.get(row, "parent"), JOB_RUNS.get(row, "root")
+    parent, root = row.get("parent"), row.get("root")
     parent_run = None if parent is None else parent[3]
     return Kin(run, parent_run, parent_run if root is None else root[3])
 

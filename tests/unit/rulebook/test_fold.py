@@ -177,8 +177,8 @@ def test_the_engine_of_a_run_is_remembered_as_its_jobs() -> None:
 def test_sql_is_read_from_the_jobs_facets_else_from_the_runs() -> None:
     def body(**facets: Json) -> str:
         facts = fold([run_event("START", 0, **facets)])
-        ((digest,),) = {(f.FACET_HISTORY.get(row, "body")[2],) for row in facts.rows(f.FACET_HISTORY).values()}
-        query: str = json.loads(f.FACET_BODIES.get(facts.rows(f.FACET_BODIES)[digest,], "body")[0])["query"]
+        ((digest,),) = {(row["body"][2],) for row in facts.rows(f.FACET_HISTORY).values()}
+        query: str = json.loads(facts.rows(f.FACET_BODIES)[digest,]["body"][0])["query"]
         return query
 
     of_run, of_job = {"sql": facet(query="of the run")}, {"sql": facet(query="of the job")}
@@ -357,7 +357,7 @@ def test_a_run_that_states_its_lineage_says_so_and_its_outputs_who_told() -> Non
 
 def declarations(facts: Facts) -> dict[tuple[str, str], Json]:
     return {
-        (kind, rfc3339(time)): json.loads(f.DECLARATIONS.get(row, "edges")[1])
+        (kind, rfc3339(time)): json.loads(row["edges"][1])
         for (kind, _, time), row in facts.rows(f.DECLARATIONS).items()
     }
 

@@ -28,12 +28,12 @@ def history(name: str) -> list[Event]:
 
 def runs(facts: Facts) -> dict[str, tuple[Row, RunView]]:
     """Runs by the name of their job."""
-    return {f.JOB_RUNS.get(row, "identity")[3]: (row, run_view(row)) for row in facts.rows(f.JOB_RUNS).values()}
+    return {row["identity"][3]: (row, run_view(row)) for row in facts.rows(f.JOB_RUNS).values()}
 
 
 def uses(facts: Facts, job: str, role: str) -> set[str]:
-    urns = {key[0]: f.DATASETS.get(row, "identity")[0] for key, row in facts.rows(f.DATASETS).items()}
-    of_job = {key[0] for key, row in facts.rows(f.JOB_RUNS).items() if f.JOB_RUNS.get(row, "identity")[3] == job}
+    urns = {key[0]: row["identity"][0] for key, row in facts.rows(f.DATASETS).items()}
+    of_job = {key[0] for key, row in facts.rows(f.JOB_RUNS).items() if row["identity"][3] == job}
     return {urns[dataset] for run, dataset, kind in facts.rows(f.LINEAGE_EDGES) if run in of_job and kind == role}
 
 
@@ -128,7 +128,7 @@ def test_airflow_a_dag_whose_start_never_came_began_with_its_only_event() -> Non
 def test_airflow_tasks_know_their_dag_run() -> None:
     facts = fold(history("airflow_3_3_bash.jsonl"))
     found = runs(facts)
-    dag = next(key for (key,), row in facts.rows(f.JOB_RUNS).items() if f.JOB_RUNS.get(row, "identity")[3] == "tiny")
+    dag = next(key for (key,), row in facts.rows(f.JOB_RUNS).items() if row["identity"][3] == "tiny")
 
     assert {views.said(f.JOB_RUNS, found[task][0], "parent")[0] for task in ("tiny.a", "tiny.b")} == {dag}
 

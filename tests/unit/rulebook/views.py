@@ -29,7 +29,7 @@ def job_row(facts: Facts, name: str = "etl.orders", namespace: str = "airflow") 
 def said(table: f.Table, row: Row, group: str) -> Any:
     """The columns of a group without its order key."""
     declared = next(g for g in table.groups if g.name == group)
-    value = table.get(row, group)
+    value = row.get(group)
     if value is None:
         return None
     ordered = tuple(column.name for column in declared.columns[:3]) == ("event_time", "rank", "digest")
@@ -41,12 +41,12 @@ def said(table: f.Table, row: Row, group: str) -> Any:
 
 def edges(facts: Facts) -> set[tuple[str, str]]:
     """Inputs and outputs of all runs, as (edge type, URN)."""
-    urns = {key[0]: f.DATASETS.get(row, "identity")[0] for key, row in facts.rows(f.DATASETS).items()}
+    urns = {key[0]: row["identity"][0] for key, row in facts.rows(f.DATASETS).items()}
     return {(role, urns[dataset]) for _, dataset, role in facts.rows(f.LINEAGE_EDGES)}
 
 
 def column_arrows(facts: Facts) -> set[str]:
-    urns = {key[0]: f.DATASETS.get(row, "identity")[0] for key, row in facts.rows(f.DATASETS).items()}
+    urns = {key[0]: row["identity"][0] for key, row in facts.rows(f.DATASETS).items()}
     return {
         f"{urns.get(source, source_kind)}.{source_field} -> {urns.get(target, target_kind)}.{target_field}"
         for _, target_kind, target, target_field, source_kind, source, source_field, *_ in facts.rows(f.COLUMN_EDGES)
@@ -55,16 +55,13 @@ def column_arrows(facts: Facts) -> set[str]:
 
 def results(facts: Facts) -> list[tuple[str, str, str]]:
     """Every stored result as (test, column, status)."""
-    return sorted(
-        (f.TEST_RESULTS.get(row, "test")[1], f.TEST_RESULTS.get(row, "test")[2], f.TEST_RESULTS.get(row, "result")[3])
-        for row in facts.rows(f.TEST_RESULTS).values()
-    )
+    return sorted((row["test"][1], row["test"][2], row["result"][3]) for row in facts.rows(f.TEST_RESULTS).values())
 
 
 def history(facts: Facts, facet_key: str) -> list[tuple[str, bytes]]:
     """The digests of a facet over time, for tests with one entity."""
     return sorted(
-        (rfc3339(event_time), f.FACET_HISTORY.get(row, "body")[2])
+        (rfc3339(event_time), row["body"][2])
         for (_, _, key, event_time, _), row in facts.rows(f.FACET_HISTORY).items()
         if key == facet_key
     )
