@@ -6,7 +6,7 @@ looked at alone.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -35,6 +35,19 @@ Members = dict[str, msgspec.Raw]
 Place = tuple[str | int, ...]
 Doubts = list[tuple[Place, tuple[Doubt, ...]]]
 """What is doubtful and where. The place is put into words only when somebody asks."""
+ReadFacets = Callable[[KnownMaps, msgspec.Raw | None, Place, Doubts], Facets]
+
+
+class _Role(msgspec.Struct, frozen=True):
+    """A dataset's part in a job, and where the facets stand that belong to it alone."""
+
+    name: str
+    facets: str
+    maps: KnownMaps
+
+
+_INPUTS: Final = _Role("inputs", "inputFacets", MAPS["input"])
+_OUTPUTS: Final = _Role("outputs", "outputFacets", MAPS["output"])
 
 
 _DECODE: Final = {kind: msgspec.json.Decoder(shape).decode for kind, shape in core.SHAPES.items()}
@@ -45,7 +58,6 @@ _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NO_FACETS: Final = Facets({}, {})
 _OF_RUN, _OF_JOB, _OF_DATASET = MAPS["run"], MAPS["job"], MAPS["dataset"]
-_OF_INPUT, _OF_OUTPUT = MAPS["input"], MAPS["output"]
 _RUN_FACETS: Final = ("run", "facets")
 _JOB_FACETS: Final = ("job", "facets")
 
@@ -166,21 +178,10 @@ def _event(raw: bytes, wire: Any, instant: Instant, kind: Kind, policy: Policy, 
             return None
     elif wire.inputs is None or wire.outputs is None:
         return None
-    inputs, outputs = [], []
-    if wire.inputs:
-        for index, dataset in enumerate(wire.inputs):
-            if demanding and not (dataset.name.strip() and dataset.namespace.strip()):
-                return None
-            facets = read(_OF_DATASET, dataset.facets, ("inputs", index, "facets"), doubts)
-            own = read(_OF_INPUT, dataset.inputFacets, ("inputs", index, "inputFacets"), doubts)
-            inputs.append(Dataset(dataset.namespace, dataset.name, facets, own))
-    if wire.outputs:
-        for index, dataset in enumerate(wire.outputs):
-            if demanding and not (dataset.name.strip() and dataset.namespace.strip()):
-                return None
-            facets = read(_OF_DATASET, dataset.facets, ("outputs", index, "facets"), doubts)
-            own = read(_OF_OUTPUT, dataset.outputFacets, ("outputs", index, "outputFacets"), doubts)
-            outputs.append(Dataset(dataset.namespace, dataset.name, facets, own))
+    inputs = _datasets(_INPUTS, wire.inputs, read, doubts, demanding=demanding) if wire.inputs else []
+    outputs = _datasets(_OUTPUTS, wire.outputs, read, doubts, demanding=demanding) if wire.outputs else []
+    if inputs is None or outputs is None:
+        return None
     described_job = Job(job.namespace, job.name, read(_OF_JOB, job.facets, _JOB_FACETS, doubts))
     if kind == "job":
         return JobEvent(raw, instant, wire.producer, wire.schemaURL, described_job, inputs, outputs)
@@ -188,6 +189,19 @@ def _event(raw: bytes, wire: Any, instant: Instant, kind: Kind, policy: Policy, 
         return None
     run = Run(wire.run.runId, read(_OF_RUN, wire.run.facets, _RUN_FACETS, doubts))
     return RunEvent(raw, instant, wire.producer, wire.schemaURL, wire.eventType, run, described_job, inputs, outputs)
+
+
+def _datasets(
+    role: _Role, wires: list[Any], read: ReadFacets, doubts: Doubts, *, demanding: bool
+) -> list[Dataset] | None:
+    datasets: list[Dataset] = []
+    for index, wire in enumerate(wires):
+        if demanding and not (wire.name.strip() and wire.namespace.strip()):
+            return None
+        facets = read(_OF_DATASET, wire.facets, (role.name, index, "facets"), doubts)
+        own = read(role.maps, getattr(wire, role.facets), (role.name, index, role.facets), doubts)
+        datasets.append(Dataset(wire.namespace, wire.name, facets, own))
+    return datasets
 
 
 def _facets(known: KnownMaps, raw: msgspec.Raw | None, place: Place, doubts: Doubts) -> Facets:

@@ -30,6 +30,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     """What is odd about a facet that does not stand where the spec puts it."""
 
 
+_URIS: Final = explain.URIS
 _CUSTOM = Reading()
 _DELETED = Reading(deleted=True)
 
@@ -41,13 +42,25 @@ class FacetReader:
     every facet has to have.
     """
 
-    __slots__ = ("_away", "_base", "_decode", "_decode_base", "_shape", "_sound", "_urls", "_version", "is_custom")
+    __slots__ = (
+        "_away",
+        "_base",
+        "_can_be_deleted",
+        "_decode",
+        "_decode_base",
+        "_shape",
+        "_sound",
+        "_urls",
+        "_version",
+        "is_custom",
+    )
 
     def __init__(self, entity: Entity, standard: spec.FacetShape | None, *, away: bool = False) -> None:
         self.is_custom = standard is None
         self._base = spec.BASE_FACETS[entity]
         self._shape = self._base if standard is None else standard.shape
         self._away = away
+        self._can_be_deleted = "_deleted" in self._base.__struct_fields__
         self._version = None if standard is None else standard.version
         self._decode: Callable[[msgspec.Raw], Any] = msgspec.json.Decoder(self._shape).decode
         self._decode_base = msgspec.json.Decoder(self._base).decode
@@ -59,14 +72,14 @@ class FacetReader:
         try:
             facet = self._decode(raw)
             # Whether a facet can be deleted, the place where it stands decides.
-            of_place = self._decode_base(raw) if self._away else facet
+            of_place: Any = self._decode_base(raw) if self._away else facet
         except msgspec.ValidationError:
             return self._look(raw, None)
-        if not (explain.URIS[facet._producer] and self._urls[facet._schemaURL]):  # noqa: SLF001
+        if not (_URIS[facet._producer] and self._urls[facet._schemaURL]):  # noqa: SLF001
             return self._look(raw, facet)
         if self._sound is not None and not self._sound(facet):
             return self._look(raw, facet)
-        if getattr(of_place, "_deleted", None):
+        if self._can_be_deleted and of_place._deleted:  # noqa: SLF001
             return _DELETED
         return _CUSTOM if self.is_custom else facet
 
@@ -88,7 +101,7 @@ class FacetReader:
         """The slower way, which finds everything that is wrong. `facet` is given if it decoded."""
         value = explain.plain(raw)
         is_object = isinstance(value, dict)
-        deleted = is_object and value.get("_deleted") is True and "_deleted" in self._base.__struct_fields__
+        deleted = is_object and value.get("_deleted") is True and self._can_be_deleted
         foreign = is_object and self._is_another_major(value.get("_schemaURL"))
         shape, base = explain.type_of(self._shape), explain.type_of(self._base)
         problems = tuple(explain.problems(value, base if deleted or foreign or self._away else shape, ROOT))
@@ -229,34 +242,27 @@ class FacetMap(msgspec.Struct, frozen=True, gc=False):
 
 
 class KnownMaps(dict[bytes, FacetMap]):
-    """Reads all facets of an entity at once, and remembers those that come again.
+    """Reads all facets of an entity at once, and remembers them.
 
     What a job or a dataset says of itself stays the same to the letter from run to run, and most of what a run says
-    from START to COMPLETE; to look that up costs a fraction of reading it. It is remembered when it is seen for the
-    second time, so that what never comes again costs no memory. Full, it starts afresh; long texts are read every time.
+    from START to COMPLETE; to look that up costs a fraction of reading it. Full, it starts afresh; long texts are read
+    every time.
     """
 
-    MOST = 512
-    LONGEST = 4096
+    MOST: Final = 256
+    LONGEST: Final = 4096
 
     def __init__(self, entity: Entity) -> None:
         super().__init__()
         self._readers = READERS[entity]
         self._custom = CUSTOM[entity]
-        self._seen: set[int] = set()
 
     def __missing__(self, text: bytes) -> FacetMap:
         made = self._read(text)
         if len(text) <= self.LONGEST:
-            digest = hash(text)
-            if digest not in self._seen:
-                if len(self._seen) >= 8 * self.MOST:
-                    self._seen.clear()
-                self._seen.add(digest)
-            else:
-                if len(self) >= self.MOST:
-                    self.clear()
-                self[text] = made
+            if len(self) >= self.MOST:
+                self.clear()
+            self[text] = made
         return made
 
     def _read(self, text: bytes) -> FacetMap:
@@ -279,10 +285,6 @@ class KnownMaps(dict[bytes, FacetMap]):
                     doubts = (*doubts, Doubt(key, made, reader.is_custom))
         return FacetMap(Facets(raw, typed, deleted), doubts)
 
-    def forget(self) -> None:
-        self.clear()
-        self._seen.clear()
-
 
 members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """The members of an object, each as it is written; a ValidationError for anything that is no object."""
@@ -293,4 +295,4 @@ MAPS: Final[dict[Entity, KnownMaps]] = {entity: KnownMaps(entity) for entity in 
 def forget_all() -> None:
     """Forget every facet seen so far."""
     for known in MAPS.values():
-        known.forget()
+        known.clear()
