@@ -240,9 +240,11 @@ def _explain(raw: bytes, text: bytes, kind: Kind | None, policy: Policy) -> Even
     value = explain.plain(text)
     findings = Findings(policy)
     core.judge_core(value, kind, policy, findings)
-    if findings.errors or kind is None:
+    if kind is None:
+        return _rejection(raw, kind, value.get("producer"), findings)
+    if findings.errors:
         doubts: Doubts = []
-        for entity, facets, place in _facet_maps(_members(text) or {}):
+        for entity, facets, place in _facet_maps(_members(text) or {}, kind):
             _facets(MAPS[entity], facets, place, doubts)
         _report(doubts, findings)
         return _rejection(raw, kind, value.get("producer"), findings)
@@ -279,7 +281,15 @@ def _items(text: msgspec.Raw) -> list[msgspec.Raw]:
         return []
 
 
-def _facet_maps(event: Members) -> Iterator[tuple[Entity, msgspec.Raw, Place]]:
+_HOLDERS: Final[dict[Kind, tuple[str, ...]]] = {
+    "run": ("run", "job", "inputs", "outputs"),
+    "job": ("job", "inputs", "outputs"),
+    "dataset": ("dataset",),
+}
+"""Which properties mean anything on an event of a kind."""
+
+
+def _facet_maps(event: Members, kind: Kind) -> Iterator[tuple[Entity, msgspec.Raw, Place]]:
     """All facets that can be found in an event whose core is broken somewhere."""
 
     def maps(holder: msgspec.Raw, place: Place, **keys: Entity) -> Iterator[tuple[Entity, msgspec.Raw, Place]]:
@@ -288,16 +298,17 @@ def _facet_maps(event: Members) -> Iterator[tuple[Entity, msgspec.Raw, Place]]:
             if key in inner and _members(inner[key]) is not None:
                 yield entity, inner[key], (*place, key)
 
-    for key, holder in event.items():
+    for key in _HOLDERS[kind]:
+        holder = event.get(key)
         match key:
-            case "run" | "job":
+            case _ if holder is None:
+                continue
+            case "run" | "job" | "dataset":
                 yield from maps(holder, (key,), facets=key)
-            case "dataset" if "job" not in event:
-                yield from maps(holder, (key,), facets="dataset")
-            case "inputs" if "job" in event:
+            case "inputs":
                 for index, item in enumerate(_items(holder)):
                     yield from maps(item, (key, index), inputFacets="input", facets="dataset")
-            case "outputs" if "job" in event:
+            case "outputs":
                 for index, item in enumerate(_items(holder)):
                     yield from maps(item, (key, index), outputFacets="output", facets="dataset")
 

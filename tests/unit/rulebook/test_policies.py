@@ -166,6 +166,29 @@ def test_a_dataset_event_may_carry_a_run_that_is_ignored() -> None:
     assert isinstance(accepted({**DATASET_EVENT, "run": 5, "inputs": 5}, STRICT), DatasetEvent)
 
 
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (
+            {**RUN_EVENT, "job": {**JOB, "name": 5}, "dataset": {"facets": {"schema": 5}}},
+            "job.name: expected string, got number",
+        ),
+        (
+            {**DATASET_EVENT, "dataset": {"namespace": "n"}, "run": {"facets": {"parent": 5}}},
+            "dataset.name is required",
+        ),
+        (
+            {**DATASET_EVENT, "dataset": {"namespace": "n"}, "inputs": [{"facets": {"schema": 5}}]},
+            "dataset.name is required",
+        ),
+    ],
+)
+def test_what_a_kind_ignores_is_ignored_in_a_broken_event_too(event: dict[str, Any], expected: str) -> None:
+    for policy in POLICIES:
+        assert errors(event, policy) == [expected]
+        assert warnings(event, policy) == []
+
+
 def test_a_job_event_may_carry_inputs_and_outputs() -> None:
     event = accepted({**JOB_EVENT, "inputs": [DATASET], "outputs": [DATASET, DATASET]})
     assert isinstance(event, JobEvent)
