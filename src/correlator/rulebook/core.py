@@ -71,6 +71,8 @@ def judge_core(value: dict[str, Any], kind: Kind | None, policy: Policy, finding
             _judge_time(value["eventTime"], policy, findings)
         else:
             findings.add(problem)
+        if findings.is_full:
+            return
     if kind is not None and isinstance(url := value.get("schemaURL"), str) and not URLS_OF_KIND[kind][url]:
         findings.remark(kind_mismatch(url, kind))
     if kind in ("job", "dataset"):
@@ -79,6 +81,8 @@ def judge_core(value: dict[str, Any], kind: Kind | None, policy: Policy, finding
     if policy.name == "correlator":
         for problem in _demands_of_correlator(value, kind):
             findings.add(problem)
+            if findings.is_full:
+                return
     elif kind in ("run", "job"):
         for key in ("inputs", "outputs"):
             if value.get(key, ()) is None:

@@ -215,8 +215,9 @@ def _facets(known: KnownMaps, raw: msgspec.Raw | None, place: Place, doubts: Dou
 
 def _facets_enforced(known: KnownMaps, raw: msgspec.Raw | None, place: Place, doubts: Doubts) -> Facets:
     """The same where a broken format breaks a facet: then nothing is derived from it."""
+    before = len(doubts)
     facets = _facets(known, raw, place, doubts)
-    broken = {doubt.key for where, found in doubts if where == place for doubt in found if doubt.reading.problems}
+    broken = {doubt.key for _, found in doubts[before:] for doubt in found if doubt.reading.problems}
     if not broken:
         return facets
     return Facets(facets.raw, {k: v for k, v in facets.typed.items() if k not in broken}, facets.deleted)
@@ -240,7 +241,7 @@ def _explain(raw: bytes, text: bytes, kind: Kind | None, policy: Policy) -> Even
     value = explain.plain(text)
     findings = Findings(policy)
     core.judge_core(value, kind, policy, findings)
-    if kind is None:
+    if kind is None or findings.is_full:
         return _rejection(raw, kind, value.get("producer"), findings)
     if findings.errors:
         doubts: Doubts = []

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
 
@@ -16,6 +17,9 @@ from correlator.rulebook.policy import Formats
 from correlator.rulebook.problems import ROOT, Problem
 
 Check = Callable[[Any], object]
+
+_MOST_LOOKED_FOR = 1001
+"""Problems of one facet: one more than a policy tells by default, so that it notices that there are more."""
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
@@ -101,13 +105,14 @@ class FacetReader:
         """The slower way, which finds everything that is wrong. `facet` is given if it decoded."""
         value = explain.plain(raw)
         is_object = isinstance(value, dict)
-        deleted = is_object and value.get("_deleted") is True and self._can_be_deleted
+        gone = is_object and value.get("_deleted") is True
         foreign = is_object and self._is_another_major(value.get("_schemaURL"))
         shape, base = explain.type_of(self._shape), explain.type_of(self._base)
-        problems = tuple(explain.problems(value, base if deleted or foreign or self._away else shape, ROOT))
-        if deleted or foreign or self.is_custom or not is_object:
-            return Reading(None, deleted, problems)
-        remarks = tuple(p for p in explain.problems(value, shape, ROOT) if p not in problems) if self._away else ()
+        problems = _first(explain.problems(value, base if gone or foreign or self._away else shape, ROOT))
+        if gone or foreign or self.is_custom or not is_object:
+            return Reading(None, gone and self._can_be_deleted, problems)
+        known = set(problems)
+        remarks = _first(p for p in explain.problems(value, shape, ROOT) if p not in known) if self._away else ()
         return Reading(self._understood(value, facet, problems + remarks), False, problems, remarks)
 
     def _understood(self, value: dict[str, Any], facet: Any, found: tuple[Problem, ...]) -> Any:
@@ -121,7 +126,15 @@ class FacetReader:
         if facet is not None:
             return facet
         filled = {key: text if isinstance(text := value.get(key), str) else "" for key in ("_producer", "_schemaURL")}
-        return msgspec.convert(explain.with_whole_numbers(value | filled, explain.type_of(self._shape)), self._shape)
+        try:
+            whole = explain.with_whole_numbers(value | filled, explain.type_of(self._shape))
+            return msgspec.convert(whole, self._shape)
+        except msgspec.ValidationError:  # there was more to find than was looked for
+            return None
+
+
+def _first(problems: Iterator[Problem]) -> tuple[Problem, ...]:
+    return tuple(islice(problems, _MOST_LOOKED_FOR))
 
 
 def sound_check(kind: inspect.Type, besides: frozenset[str] = frozenset()) -> Check | None:
@@ -268,8 +281,8 @@ class KnownMaps(dict[bytes, FacetMap]):
     def _read(self, text: bytes) -> FacetMap:
         raw = members(text)
         typed: dict[str, Any] = {}
-        deleted: tuple[str, ...] = ()
-        doubts: tuple[Doubt, ...] = ()
+        deleted: list[str] = []
+        doubts: list[Doubt] = []
         readers, custom = self._readers, self._custom
         for key, view in raw.items():
             reader = readers.get(key, custom)
@@ -280,10 +293,10 @@ class KnownMaps(dict[bytes, FacetMap]):
                 if made.body is not None:
                     typed[key] = made.body
                 elif made.deleted:
-                    deleted = (*deleted, key)
+                    deleted.append(key)
                 if made.problems or made.remarks:
-                    doubts = (*doubts, Doubt(key, made, reader.is_custom))
-        return FacetMap(Facets(raw, typed, deleted), doubts)
+                    doubts.append(Doubt(key, made, reader.is_custom))
+        return FacetMap(Facets(raw, typed, tuple(deleted)), tuple(doubts))
 
 
 members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

@@ -20,7 +20,7 @@ class Policy(msgspec.Struct, frozen=True):
     name: PolicyName = "correlator"
     formats: Formats = "warn"
     max_problems: int = 1000
-    """Problems reported of one event; the last one says that there are more."""
+    """Errors, and warnings, that are looked for in one event; where there are more, one more line says so."""
 
 
 SPEC: Final = Policy(name="spec")
@@ -40,7 +40,7 @@ class Findings:
     def add(self, problem: Problem) -> None:
         """A problem of the core, or of a facet where the policy makes no difference."""
         is_warning = problem.rule.startswith("format_") and self.policy.formats == "warn"
-        (self.warnings if is_warning else self.errors).append(problem)
+        self._keep(self.warnings if is_warning else self.errors, problem)
 
     def add_of_facet(self, problem: Problem, *, dropped: bool) -> None:
         """Under `correlator` a broken facet costs only itself."""
@@ -53,14 +53,22 @@ class Findings:
         """Something that no policy refuses an event for."""
         if dropped:
             problem = Problem(problem.path, problem.rule, f"{problem.message}; {_DROPPED}")
-        self.warnings.append(problem)
+        self._keep(self.warnings, problem)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are more errors than will be told, so that there is no use in looking for others."""
+        return len(self.errors) > self.policy.max_problems
+
+    def _keep(self, found: list[Problem], problem: Problem) -> None:
+        if len(found) <= self.policy.max_problems:
+            found.append(problem)
 
     def bounded(self, problems: list[Problem]) -> tuple[Problem, ...]:
         most = self.policy.max_problems
         if len(problems) <= most:
             return tuple(problems)
-        rest = len(problems) - most
-        return (*problems[:most], Problem(ROOT, "more_problems", f"and {rest:,} more, beyond the limit of {most:,}"))
+        return (*problems[:most], Problem(ROOT, "more_problems", f"and there are more, beyond the limit of {most:,}"))
 
 
 _DROPPED: Final = "the facet is kept as it is and nothing is derived from it"

@@ -325,7 +325,7 @@ def test_fifty_megabytes_of_mistakes_are_reported_up_to_a_limit() -> None:
     count = MANY_MEGABYTES // len(dataset)
     found = reasons(event(inputs=f"[{','.join([dataset] * count)}]"))
     assert found[:2] == ["inputs[0].name is required", "inputs[1].name is required"]
-    assert found[1000:] == [f"and {count - 1000:,} more, beyond the limit of 1,000"]
+    assert found[1000:] == ["and there are more, beyond the limit of 1,000"]
 
 
 def test_a_long_wrong_value_is_quoted_in_short() -> None:

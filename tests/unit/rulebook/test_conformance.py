@@ -93,11 +93,6 @@ def _has_no_readable_time(event: Any, formats: bool) -> bool:  # noqa: FBT001
     return not formats and isinstance(text, str) and read_time(text) is None
 
 
-def _deletes_what_cannot_be_deleted(event: Any, _formats: bool) -> bool:  # noqa: FBT001
-    maps = [facets for entity, facets in oracle.facet_maps(event) if entity not in ("job", "dataset")]
-    return any(facet.get("_deleted") is True for facets in maps for facet in facets.values())
-
-
 def _only_the_example(_event: Any, _formats: bool) -> bool:  # noqa: FBT001
     """No mutant of the corpus has it."""
     return False
@@ -109,14 +104,6 @@ INTENDED = [
         _has_no_readable_time,
         formats=False,
         example=_written(CORE["eventTime"], "2024-13-01"),
-    ),
-    Difference(
-        "only job and dataset facets can be `_deleted`: on others it is an unknown property and the body counts",
-        _deletes_what_cannot_be_deleted,
-        formats=False,
-        example=_written(
-            '"facets": {}', '"facets": {"test": {"_producer": "x:", "_schemaURL": "x:", "_deleted": true}}'
-        ),
     ),
     Difference(
         "a number is one that a 64-bit float can hold",

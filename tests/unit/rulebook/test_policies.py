@@ -409,7 +409,7 @@ def test_problems_are_reported_up_to_a_limit_that_says_so(name: Any) -> None:
         "inputs[0].namespace is required",
         "inputs[0].name is required",
         "inputs[1].namespace is required",
-        "and 17 more, beyond the limit of 3",
+        "and there are more, beyond the limit of 3",
     ]
     assert len(errors({**RUN_EVENT, "inputs": [{}, {"name": "a"}]}, policy)) == 3
 
@@ -417,7 +417,7 @@ def test_problems_are_reported_up_to_a_limit_that_says_so(name: Any) -> None:
 def test_warnings_are_reported_up_to_a_limit_that_says_so() -> None:
     bad_facets = {**RUN_EVENT, "inputs": [{**DATASET, "facets": {"schema": {**OF_EVERY_FACET, "fields": [{}] * 1234}}}]}
     assert len(warnings(bad_facets)) == 1001
-    assert warnings(bad_facets)[-1] == "and 234 more, beyond the limit of 1,000"
+    assert warnings(bad_facets)[-1] == "and there are more, beyond the limit of 1,000"
 
 
 def test_unknown_properties_are_kept_everywhere() -> None:
@@ -564,15 +564,14 @@ def test_a_deleted_facet_needs_its_envelope() -> None:
     assert job_facets(event).deleted == ("sql",)
 
 
-def test_run_facets_cannot_be_deleted() -> None:
-    """The core gives `_deleted` to job and dataset facets only: elsewhere it is a property like any unknown one."""
+def test_run_facets_cannot_be_deleted_but_their_bodies_are_not_judged_either() -> None:
+    """The core gives `_deleted` to job and dataset facets only; a body that calls itself deleted is judged nowhere."""
     whole = {**OF_EVERY_FACET, "_deleted": True, "message": "m", "programmingLanguage": "python"}
     facets = run_event(changed(RUN_EVENT, "run.facets", {"errorMessage": whole}), STRICT).run.facets
     assert set(facets.typed) == {"errorMessage"}
     assert facets.deleted == ()
-    assert (
-        len(errors(changed(RUN_EVENT, "run.facets", {"errorMessage": {**OF_EVERY_FACET, "_deleted": True}}), SPEC)) == 2
-    )
+    bare = run_event(changed(RUN_EVENT, "run.facets", {"errorMessage": {**OF_EVERY_FACET, "_deleted": True}}), STRICT)
+    assert (bare.run.facets.typed, bare.run.facets.deleted) == ({}, ())
 
 
 @pytest.mark.parametrize(
@@ -648,6 +647,14 @@ def test_what_types_cannot_say_is_said_in_words(facets: dict[str, Any], expected
     assert sorted(errors(event, SPEC)) == sorted(expected)
     assert sorted(warnings(event)) == sorted(f"{reason}{DROPPED}" for reason in expected)
     assert job_facets(event).typed == {}
+
+
+@pytest.mark.parametrize(("duration", "allowed"), [(1, True), (1.0, True), (0, False), (0.0, False), (-5, False)])
+def test_a_minimum_is_itself_allowed_however_it_is_written(duration: float, allowed: bool) -> None:  # noqa: FBT001
+    pattern = {"eventTrigger": "PERIODIC", "eventContentMode": "ACCUMULATIVE", "windowDuration": duration}
+    facet = {**OF_EVERY_FACET, "processingType": "STREAMING", "integration": "FLINK", "emissionPattern": pattern}
+    assert (errors(with_job_facet("jobType", facet), SPEC) == []) is allowed
+    assert ("jobType" in job_facets(with_job_facet("jobType", facet)).typed) is allowed
 
 
 def test_the_one_closed_object_of_the_spec_is_closed() -> None:
