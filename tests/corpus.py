@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ def schema(name: str) -> dict[str, Any]:
 
 def facet_schemas() -> list[dict[str, Any]]:
     return [json.loads(path.read_bytes()) for path in sorted((ROOT / "schemas" / "facets").glob("*.json"))]
+
+
+@cache
+def documents() -> dict[str, dict[str, Any]]:
+    """Every schema by its `$id`."""
+    return {document["$id"]: document for document in (schema("OpenLineage.json"), *facet_schemas())}
 
 
 def facet_examples() -> Iterator[tuple[str, str, dict[str, Any]]]:

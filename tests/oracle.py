@@ -29,18 +29,13 @@ _ENTITIES = {
 }
 
 
-def _documents() -> dict[str, dict[str, Any]]:
-    documents = [corpus.schema("OpenLineage.json"), *corpus.facet_schemas()]
-    return {document["$id"]: document for document in documents}
-
-
 @cache
 def validator(reference: str, engine: Engine, *, formats: bool) -> IsValid:
     schema = {"$ref": reference}
     if engine == "jsonschema-rs":
-        registry = jsonschema_rs.Registry(list(_documents().items()))
+        registry = jsonschema_rs.Registry(list(corpus.documents().items()))
         return jsonschema_rs.Draft202012Validator(schema, registry=registry, validate_formats=formats).is_valid
-    resources = [(uri, Resource.from_contents(document)) for uri, document in _documents().items()]
+    resources = [(uri, Resource.from_contents(document)) for uri, document in corpus.documents().items()]
     checker = jsonschema.Draft202012Validator.FORMAT_CHECKER if formats else None
     return jsonschema.Draft202012Validator(
         schema, registry=Registry().with_resources(resources), format_checker=checker
@@ -133,7 +128,7 @@ def bundled(*, formats: bool) -> IsValid:
         "inputs": inputs,
         "outputs": outputs,
     }
-    registry = jsonschema_rs.Registry(list(_documents().items()))
+    registry = jsonschema_rs.Registry(list(corpus.documents().items()))
     return jsonschema_rs.Draft202012Validator(
         {"allOf": [base, {"properties": facets}]}, registry=registry, validate_formats=formats
     ).is_valid

@@ -20,8 +20,8 @@ from correlator.rulebook.policy import CORRELATOR, Policy
 from correlator.rulebook.problems import Problem
 from correlator.rulebook.spec import STANDARD_FACETS
 from tests import corpus, oracle
+from tests.schemas import Node, Outline, resolve
 from tests.unit.rulebook.test_conformance import ENFORCE, WARN, assert_same_verdict
-from tests.unit.rulebook.test_spec_tables import Node, Outline, resolve
 
 pytestmark = corpus.needs_corpus
 

@@ -166,7 +166,7 @@ def read_time(text: str) -> ReadTime | None:
 
 
 def to_datetime(instant: Instant) -> datetime:
-    """For people and databases; raises OverflowError for the few moments before year 1 that only an offset can name."""
+    """For people and databases. An offset can lead out of the years 1 to 9999; that raises an OverflowError."""
     return _EPOCH + timedelta(microseconds=instant)
 
 

@@ -22,7 +22,7 @@ from correlator.rulebook.formats import read_time
 from correlator.rulebook.policy import CORRELATOR, Policy
 from correlator.rulebook.problems import ROOT, Problem, Rule, child, element
 from tests import corpus, oracle
-from tests.unit.rulebook.test_spec_tables import Node, Outline, resolve
+from tests.schemas import Node, Outline, resolve
 
 pytestmark = corpus.needs_corpus
 
