@@ -5,9 +5,9 @@ facet, a `columnLineage` facet (which may name inputs that `inputs` leaves out: 
 Which one counts is decided when a question is asked, per run and output: the strongest.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from typing import Any, Final, Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, wraps
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 from openlineage.client.generated.column_lineage_dataset import ColumnLineageDatasetFacet, InputField
@@ -23,6 +23,10 @@ Origin = Literal["lineage", "column_lineage", "boundary", "rename"]
 
 STRENGTH: Final[dict[Origin, int]] = {"lineage": 0, "column_lineage": 1, "boundary": 2, "rename": 3}
 """The least is the strongest."""
+
+R = TypeVar("R")
+
+_LONGEST_REMEMBERED = 1024
 
 
 class DatasetRef(msgspec.Struct, frozen=True, gc=False):
@@ -85,13 +89,24 @@ class Statement(msgspec.Struct, frozen=True):
         return not (self.inputs or self.outputs or self.edges or self.is_explicit)
 
 
-@lru_cache(maxsize=16_384)
+def _remembered(make: Callable[[str, str], R]) -> Callable[[str, str], R]:
+    """The same few jobs and datasets come in every event. Long names are not kept, lest a megabyte stays for ever."""
+    recall = lru_cache(maxsize=16_384)(make)
+
+    @wraps(make)
+    def call(namespace: str, name: str) -> R:
+        return recall(namespace, name) if len(namespace) + len(name) <= _LONGEST_REMEMBERED else make(namespace, name)
+
+    return call
+
+
+@_remembered
 def dataset_ref(namespace: str, name: str) -> DatasetRef:
     urn = dataset_urn(namespace, name)
     return DatasetRef(identity.dataset_key(urn), urn, storable(namespace), storable(name))
 
 
-@lru_cache(maxsize=16_384)
+@_remembered
 def job_ref(namespace: str, name: str) -> JobRef:
     return JobRef(identity.job_key(namespace, name), storable(namespace), storable(name))
 
