@@ -44,12 +44,15 @@ RENAMED = st.builds(
     NAMESPACES,
     NAMES,
 )
-SOURCED = st.builds(
-    lambda column, name: {
-        "columnLineage": facet(fields={column: {"inputFields": [{"namespace": DB, "name": name, "field": "id"}]}})
-    },
-    st.sampled_from(["id", "amount"]),
-    NAMES,
+SOURCED = st.dictionaries(st.sampled_from(["id", "amount"]), st.tuples(NAMESPACES, NAMES), max_size=2).map(
+    lambda sources: {
+        "columnLineage": facet(
+            fields={
+                column: {"inputFields": [{"namespace": namespace, "name": name, "field": "id"}]}
+                for column, (namespace, name) in sources.items()
+            }
+        )
+    }
 )
 BROKEN = st.just({"ownership": facet(owners="nobody")})
 TESTED = st.builds(
@@ -167,7 +170,13 @@ def judged(text: str) -> Event:
 def written_otherwise(event: Json) -> str:
     """The same content with other white space, order of keys and offset."""
     moved = event | {"eventTime": event["eventTime"].replace("Z", "+00:00")}
-    return json.dumps(dict(reversed(moved.items())), indent=1)
+    return json.dumps(_backwards(moved), indent=1)
+
+
+def _backwards(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _backwards(member) for key, member in reversed(value.items())}
+    return [_backwards(item) for item in value] if isinstance(value, list) else value
 
 
 @given(history=HISTORIES, data=st.data())

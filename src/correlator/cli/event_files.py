@@ -26,6 +26,7 @@ Found: TypeAlias = tuple[int, int | None, bytes | Problem]
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _READ_AT_ONCE = 256 * 1024
 _SIDE_BY_SIDE = 2
+_LOOKED_AHEAD = 1024 * 1024
 _GZIP = b"\x1f\x8b"
 _NOT_TEXT = {
     b"PAR1": "Parquet",
@@ -139,25 +140,41 @@ def events_in(text: io.BufferedIOBase, max_bytes: int) -> Iterator[Found]:
     else:
         return
     lines = iter(partial(text.readline, max_bytes + 1), b"")
-    opening, objects = [first], 0
+    opening = [first]
     if not first.endswith(b"\n"):
         is_document = first.lstrip().startswith(b"[")
         if not is_document:
             opening = [first + text.readline(max_bytes + 1 - len(first))]
     elif is_document := _leaves_open(first):
-        # Or a broken line, and others follow: in a document, two objects never stand side by side.
-        for line in lines:
-            opening.append(line)
-            if not line.isspace():
-                is_document = not _is_object(line)
-                objects += not is_document
-                if is_document or objects == _SIDE_BY_SIDE:
-                    break
+        # A document breaks its lines where JSON allows it; a line that is broken ends anywhere.
+        is_cut = not first.rstrip().endswith((b"{", b"[", b",", b":"))
+        is_document = not _are_lines(lines, opening, is_cut=is_cut)
     if is_document:
         rest = iter(partial(text.read1, _READ_AT_ONCE), b"")
         yield from _events_of_documents(chain(opening, rest), before + 1, max_bytes)
     else:
         yield from _events_of_lines(chain(opening, lines), before + 1, max_bytes, text)
+
+
+def _are_lines(lines: Iterator[bytes], opening: list[bytes], *, is_cut: bool) -> bool:
+    """Whether what begins with brackets that stay open is no document, but JSON lines of which the first are broken.
+
+    Some lines ahead tell, and are added to `opening`: inside a document two objects never stand side by side; and after
+    a line that is cut off, a line that is a whole event can hardly be part of it.
+    """
+    side_by_side = looked_at = 0
+    for line in lines:
+        opening.append(line)
+        looked_at += len(line)
+        if line.isspace():
+            continue
+        members = _members(line)
+        side_by_side = 0 if members is None else side_by_side + 1
+        if side_by_side == _SIDE_BY_SIDE or (members is not None and "eventTime" in members and is_cut):
+            return True
+        if looked_at > _LOOKED_AHEAD:
+            break
+    return False
 
 
 def _leaves_open(text: bytes) -> bool:
@@ -172,12 +189,12 @@ def _leaves_open(text: bytes) -> bool:
     return depth > 0
 
 
-def _is_object(text: bytes) -> bool:
+def _members(text: bytes) -> dict[str, msgspec.Raw] | None:
+    """What is in an object; None if the text is no object."""
     try:
-        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
+        return None
 
 
 def _too_large(max_bytes: int) -> Problem:

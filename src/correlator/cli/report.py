@@ -105,7 +105,7 @@ class Tally:
     def summary(self, paint: Paint) -> str:
         total = self.total
         if not total.events:
-            return "no events\n"
+            return "nothing could be read\n" if self.unreadable else "no events\n"
         invalid = f"{total.invalid:,} invalid"
         parts = [f"{total.events - total.invalid:,} valid", paint(invalid, "red") if total.invalid else invalid]
         if total.warned:

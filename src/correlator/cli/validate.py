@@ -156,6 +156,7 @@ def command(
       2    something could not be judged: a file that cannot be read, or not
            to its end, or an event larger than --max-bytes; wrong usage
       130  interrupted; what was judged so far is reported
+      141  nobody reads the output any more
     """  # noqa: D301 (click's mark for a paragraph that must not be wrapped anew)
     screen = Screen(files)
     judgement = Judgement(screen, Policy(name=policy_name, formats=formats), max_bytes, as_json=as_json, quiet=quiet)

@@ -253,7 +253,8 @@ def _explain(raw: bytes, text: bytes, kind: Kind | None, policy: Policy) -> Even
     wire = _DECODE[kind](_without_repeated_keys(text))
     remarks = [] if kind == "run" else list(core.properties_without_meaning(value, kind))
     verdict = _judge_decoded(raw, wire, kind, policy, remarks)
-    assert verdict is not None, "the two readers of the core's rules disagree"  # noqa: S101
+    if verdict is None:
+        raise AssertionError("the two readers of the core's rules disagree")
     return verdict
 
 

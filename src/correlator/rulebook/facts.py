@@ -22,7 +22,7 @@ Row: TypeAlias = dict[str, Value]
 """Values by group."""
 
 
-class Rule(Enum):
+class MergeRule(Enum):
     ABSENT = "insert if absent"
     LEAST = "least"
     GREATEST = "greatest"
@@ -43,7 +43,7 @@ class Group(msgspec.Struct, frozen=True):
     """Columns that are decided together."""
 
     name: str
-    rule: Rule
+    rule: MergeRule
     columns: tuple[Column, ...]
     decided_by: int
     """How many of the columns, from the first, decide. The others follow."""
@@ -58,6 +58,7 @@ class Table(msgspec.Struct, frozen=True):
     groups: tuple[Group, ...] = ()
 
     def __post_init__(self) -> None:
+        assert self.name not in _MERGERS, f"there are two tables {self.name}"  # noqa: S101
         _MERGERS[self.name] = {group.name: _merger(group) for group in self.groups}
 
     def merge(self, standing: Row, said: Row) -> None:
@@ -86,7 +87,7 @@ def _merger(group: Group) -> Callable[[Value, Value], Value]:
         return other if other[:deciding] < one[:deciding] else one
 
     # Two values under "insert if absent" are equal but for a collision of digests; the lesser then stands for both.
-    decide = greatest if group.rule is Rule.GREATEST else least
+    decide = greatest if group.rule is MergeRule.GREATEST else least
     match group.shape:
         case Shape.ONE:
             return decide
@@ -103,27 +104,23 @@ def _columns(**types: ColumnType) -> tuple[Column, ...]:
 
 
 def _least(name: str, **types: ColumnType) -> Group:
-    return Group(name, Rule.LEAST, _columns(**types), len(types))
+    return Group(name, MergeRule.LEAST, _columns(**types), len(types))
 
 
 def _greatest(name: str, **types: ColumnType) -> Group:
-    return Group(name, Rule.GREATEST, _columns(**types), len(types))
+    return Group(name, MergeRule.GREATEST, _columns(**types), len(types))
 
 
 _ORDER: Final = _columns(event_time="instant", rank="integer", digest="id")
 """The order key: an event's time, its rank at that instant, and the digest of its content."""
 
 
-def _first_said(name: str, **types: ColumnType) -> Group:
-    return Group(name, Rule.LEAST, _ORDER + _columns(**types), len(_ORDER))
-
-
 def _last_said(name: str, **types: ColumnType) -> Group:
-    return Group(name, Rule.GREATEST, _ORDER + _columns(**types), len(_ORDER))
+    return Group(name, MergeRule.GREATEST, _ORDER + _columns(**types), len(_ORDER))
 
 
 def _last_said_each(name: str, **types: ColumnType) -> Group:
-    return Group(name, Rule.GREATEST, _ORDER + _columns(**types), len(_ORDER), Shape.MAP)
+    return Group(name, MergeRule.GREATEST, _ORDER + _columns(**types), len(_ORDER), Shape.MAP)
 
 
 HISTORY_KEPT: Final = 50
@@ -154,13 +151,23 @@ JOB_RUNS: Final = Table(
         _least("abort", abort_at="instant"),
         _least("complete", complete_at="instant"),
         # While there is no end: the last of START and RUNNING.
-        Group("open", Rule.GREATEST, _columns(open_at="instant", open_rank="integer", open_state="text"), 2),
+        Group("open", MergeRule.GREATEST, _columns(open_at="instant", open_rank="integer", open_state="text"), 2),
         _last_said("last_event", event_type="text", producer="text"),
-        Group("states", Rule.ABSENT, _columns(at="instant", rank="integer", state="text"), 3, Shape.SET, HISTORY_KEPT),
-        _last_said(
-            "parent", parent_job_run_id="id", parent_run_id="text", parent_job_namespace="text", parent_job_name="text"
+        Group(
+            "states", MergeRule.ABSENT, _columns(at="instant", rank="integer", state="text"), 3, Shape.SET, HISTORY_KEPT
         ),
-        _last_said("root", root_job_run_id="id", root_run_id="text", root_job_namespace="text", root_job_name="text"),
+        # Parent and root are one statement: a root that belongs to another parent would lead into the wrong family.
+        _last_said(
+            "parent",
+            parent_job_run_id="id",
+            parent_run_id="text",
+            parent_job_namespace="text",
+            parent_job_name="text",
+            root_job_run_id="id",
+            root_run_id="text",
+            root_job_namespace="text",
+            root_job_name="text",
+        ),
         _last_said("nominal", nominal_start_at="instant", nominal_end_at="instant"),
         _last_said("type", processing_type="text", integration="text", job_type="text"),
         _last_said("error", error_message="text"),
@@ -175,7 +182,8 @@ DATASETS: Final = Table(
     _columns(id="id"),
     (
         _least("identity", canonical_dataset_id="text"),
-        _first_said("named", dataset_namespace="text", dataset_name="text"),
+        # One event may spell a name in several ways; then its least spelling stands, wherever it is written.
+        Group("named", MergeRule.LEAST, _ORDER + _columns(dataset_namespace="text", dataset_name="text"), 5),
         _last_said("symlinks", aliases="json"),
         _least("first_event", first_event_at="instant"),
         _greatest("last_event", last_event_at="instant"),
@@ -226,20 +234,21 @@ RUNNING_WRITES: Final = Table(
 
 DECLARATIONS: Final = Table(
     "declarations",
-    _columns(entity_kind="text", entity_id="id", event_time="instant"),
-    (Group("edges", Rule.GREATEST, _columns(digest="id", edges="json"), 1),),
+    _columns(entity_kind="text", entity_id="id", said_by="text", event_time="instant"),
+    (Group("edges", MergeRule.GREATEST, _columns(digest="id", edges="json"), 1),),
 )
-"""Lineage that a JobEvent or DatasetEvent declares, whole. It stands until the same entity declares again."""
+"""Lineage that a JobEvent or DatasetEvent declares, whole. It stands until the same is declared of the entity again: a
+job by its event, a dataset by each of the facets that can tell."""
 
 FACET_HISTORY: Final = Table(
     "facet_history",
     _columns(entity_kind="text", entity_id="id", facet_key="text", event_time="instant", job_run_id="id"),
     # The body's digest is empty where the facet was deleted.
-    (Group("body", Rule.GREATEST, _columns(rank="integer", digest="id", body_digest="id"), 2),),
+    (Group("body", MergeRule.GREATEST, _columns(rank="integer", digest="id", body_digest="id"), 2),),
 )
 
 FACET_BODIES: Final = Table(
-    "facet_bodies", _columns(digest="id"), (Group("body", Rule.ABSENT, _columns(body="json"), 1),)
+    "facet_bodies", _columns(digest="id"), (Group("body", MergeRule.ABSENT, _columns(body="json"), 1),)
 )
 
 TEST_RESULTS: Final = Table(

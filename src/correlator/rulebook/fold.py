@@ -5,6 +5,7 @@ duplication and split of a history folds to equal facts.
 """
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any, Final
 
 from openlineage.client.generated.data_quality_metrics_input_dataset import DataQualityMetricsInputDatasetFacet
@@ -23,6 +24,7 @@ from correlator.rulebook.aliases import symlinks
 from correlator.rulebook.events import Dataset, DatasetEvent, Event, Facets, Job, JobEvent, RunEvent, body, body_at
 from correlator.rulebook.facts import Facts
 from correlator.rulebook.formats import Instant, read_time
+from correlator.rulebook.fresh_stack import with_enough_stack
 from correlator.rulebook.identity import Id
 from correlator.rulebook.naming import storable
 from correlator.rulebook.results import results
@@ -41,10 +43,17 @@ HISTORIES: Final = {
 }
 """Facets whose every value is remembered; those of a run as its job's: what the job ran on, and what it ran."""
 
+_TELLING: Final[dict[str, statements.Origin]] = {
+    "lineage": "lineage",
+    "columnLineage": "column_lineage",
+    "lifecycleStateChange": "rename",
+}
+"""Facets of a dataset that can tell where its data comes from."""
+
+_NOTHING_COUNTED: Final = (None, None, None)
+
 _LARGEST_COUNT: Final = 2**63 - 2
 """Spark says 2^63 - 1, eight exabytes, for a size that it does not know."""
-
-_LONG_RUNNING: Final = ("STREAMING", "SERVICE")
 
 
 def fold(events: Iterable[Event]) -> Facts:
@@ -56,6 +65,11 @@ def fold(events: Iterable[Event]) -> Facts:
 
 def absorb(event: Event, facts: Facts) -> None:
     """Add all that one event says."""
+    # Begun again half-way it changes nothing: what was said already is merged with itself.
+    with_enough_stack(lambda: _absorb(event, facts))
+
+
+def _absorb(event: Event, facts: Facts) -> None:
     said = _Said(event, facts)
     match event:
         case RunEvent():
@@ -105,7 +119,8 @@ class _Said:
         values |= self._of_run_facets(event)
         self.facts.say(f.JOB_RUNS, (run,), **values)
         self.job(event.job)
-        for role, datasets in (("input", event.inputs), ("output", event.outputs)):
+        # Outputs first: of a table that is read and written the new schema is the one that stands.
+        for role, datasets in (("output", event.outputs), ("input", event.inputs)):
             for dataset in datasets:
                 self.dataset(dataset, run)
                 self._use(run, role, dataset)
@@ -139,9 +154,9 @@ class _Said:
         facets = event.run.facets
         parent = body(facets, ParentRunFacet) or body_at(facets, "parentRun", ParentRunFacet)
         if parent is not None:
-            said["parent"] = (*self._order, *self._ancestor(parent.job, parent.run))
-            if parent.root is not None:
-                said["root"] = (*self._order, *self._ancestor(parent.root.job, parent.root.run))
+            root = parent.root
+            of_root = self._ancestor(root.job, root.run) if root is not None else (None, None, None, None)
+            said["parent"] = (*self._order, *self._ancestor(parent.job, parent.run), *of_root)
         if (nominal := body(facets, NominalTimeRunFacet)) is not None:
             start = _instant(nominal.nominalStartTime)
             if start is not None:
@@ -196,17 +211,14 @@ class _Said:
             self.facts.say(f.COLUMN_EDGES, (run, *_edge_columns(edge)))
 
     def _running_writes(self, run: Id, event: RunEvent) -> None:
-        """Versions of a run that has not ended: a stream's every RUNNING, and any that says how much was written."""
+        """What may be versions of a run that has not ended; if they are, the whole run tells (runs.running_write)."""
         if event.event_type != "RUNNING":
             return
-        kind = body(event.job.facets, JobTypeJobFacet)
-        is_long = kind is not None and kind.processingType.upper() in _LONG_RUNNING
         for dataset in event.outputs:
             statistics = _statistics(dataset)
-            if is_long or statistics:
-                ref = statements.dataset_ref(dataset.namespace, dataset.name)
-                said = (*self._order, *statistics) if statistics else None
-                self.facts.say(f.RUNNING_WRITES, (run, ref.key, self._at), statistics=said)
+            ref = statements.dataset_ref(dataset.namespace, dataset.name)
+            said = (*self._order, *statistics) if statistics else None
+            self.facts.say(f.RUNNING_WRITES, (run, ref.key, self._at), statistics=said)
 
     # Jobs and datasets
 
@@ -264,15 +276,15 @@ class _Said:
             return None
         return {
             storable(key): (*self._order, None if key in facets.deleted else identity.facet_content(raw).whole)
-            for key, raw in facets.raw.items()
+            for key, raw in sorted(facets.raw.items(), key=itemgetter(0))
         }
 
     def _remember(self, said_of: str, entity: Id, facets: Facets, run: Id, besides: Facets | None = None) -> None:
         """Add to the history of the facets that have one; broken ones say nothing."""
         kind = "dataset" if said_of == "dataset" else "job"
         for key in HISTORIES[said_of]:
-            if besides is not None and key in besides.raw:
-                continue  # the job's own facet speaks louder than the run's
+            if besides is not None and key == "sql" and (key in besides.typed or key in besides.deleted):
+                continue  # the job's own SQL speaks louder than the run's
             if key in facets.deleted:
                 digest = DELETED
             elif key in facets.typed:
@@ -294,23 +306,27 @@ class _Said:
         for dataset in (*event.inputs, *event.outputs):
             self.dataset(dataset)
         if not self._statement.is_empty or "lineage" in event.job.facets.deleted:
-            self._declare("job", statements.job_ref(event.job.namespace, event.job.name).key)
+            job = statements.job_ref(event.job.namespace, event.job.name)
+            self._declare("job", job.key, "job", self._statement)
 
     def declared_of_dataset(self, event: DatasetEvent) -> None:
-        facets = event.dataset.facets
-        speaks = any(key in facets.typed or key in facets.deleted for key in ("lineage", "columnLineage"))
-        if speaks or self._statement.edges:
-            self._declare("dataset", statements.dataset_ref(event.dataset.namespace, event.dataset.name).key)
+        """Each facet that can tell where data comes from is a declaration of its own, as each stands by itself."""
+        facets, key = event.dataset.facets, statements.dataset_ref(event.dataset.namespace, event.dataset.name).key
+        for facet_key, origin in _TELLING.items():
+            said = self._statement.of_origin(origin)
+            # Any change of a dataset's life but a rename tells nothing of where its data comes from.
+            speaks = bool(said.edges) if origin == "rename" else facet_key in facets.typed
+            if speaks or facet_key in facets.deleted:
+                self._declare("dataset", key, facet_key, said)
 
-    def _declare(self, kind: str, entity: Id) -> None:
-        said = self._statement
+    def _declare(self, kind: str, entity: Id, said_by: str, said: Statement) -> None:
         for boundary in (*said.inputs, *said.outputs):
             self._name_dataset(boundary.dataset)
         for edge in said.edges:
             self._name(edge.source)
             self._name(edge.target)
         edges = identity.canonical_json(_declaration(said)).decode()
-        self.facts.say(f.DECLARATIONS, (kind, entity, self._at), edges=(self._digest, edges))
+        self.facts.say(f.DECLARATIONS, (kind, entity, said_by, self._at), edges=(self._digest, edges))
 
 
 _MOMENTS: Final = {"START": "first_start", "COMPLETE": "complete", "FAIL": "fail", "ABORT": "abort"}
@@ -343,8 +359,8 @@ def _declaration(said: Statement) -> dict[str, Any]:
         return [column.hex() if isinstance(column, bytes) else column for column in columns]
 
     return {
-        "inputs": sorted(boundary.dataset.key.hex() for boundary in said.inputs),
-        "outputs": sorted(boundary.dataset.key.hex() for boundary in said.outputs),
+        "inputs": sorted({boundary.dataset.key.hex() for boundary in said.inputs}),
+        "outputs": sorted({boundary.dataset.key.hex() for boundary in said.outputs}),
         "edges": sorted(plain(_edge_columns(edge)) for edge in said.edges),
         "explicit": said.is_explicit,
         "told": {key.hex(): STRENGTH[origin] for key, origin in said.told.items()},
@@ -354,14 +370,16 @@ def _declaration(said: Statement) -> dict[str, Any]:
 def _statistics(dataset: Dataset) -> tuple[int | None, int | None, int | None] | None:
     """Rows, bytes and files of this use of a dataset; None when nothing useful is said."""
     facets = dataset.role_facets
-    written = body(facets, OutputStatisticsOutputDatasetFacet) or body(facets, InputStatisticsInputDatasetFacet)
-    if written is not None:
-        counts = (_count(written.rowCount), _count(written.size), _count(written.fileCount))
-    elif (metrics := body(facets, DataQualityMetricsInputDatasetFacet)) is not None:
-        counts = (_count(metrics.rowCount), _count(metrics.bytes), _count(metrics.fileCount))
-    else:
-        return None
-    return counts if any(count is not None for count in counts) else None
+    told = body(facets, OutputStatisticsOutputDatasetFacet) or body(facets, InputStatisticsInputDatasetFacet)
+    metrics = body(facets, DataQualityMetricsInputDatasetFacet)
+    for rows, size, files in (
+        (told.rowCount, told.size, told.fileCount) if told is not None else _NOTHING_COUNTED,
+        (metrics.rowCount, metrics.bytes, metrics.fileCount) if metrics is not None else _NOTHING_COUNTED,
+    ):
+        counts = (_count(rows), _count(size), _count(files))
+        if counts != _NOTHING_COUNTED:
+            return counts
+    return None
 
 
 def _count(said: int | None) -> int | None:

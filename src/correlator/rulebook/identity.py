@@ -112,7 +112,7 @@ def _storable_value(value: Any) -> Any:
         case str():
             return storable(value)
         case dict():
-            return {storable(key): _storable_value(member) for key, member in value.items()}
+            return {storable(key): _storable_value(member) for key, member in sorted(value.items())}
         case list():
             return [_storable_value(item) for item in value]
         case _:
@@ -124,7 +124,7 @@ def digest_of(value: Any) -> Digest:
 
 
 def decoded(text: bytes | msgspec.Raw) -> Any:
-    """The value of a JSON text, the last of repeated keys, no number lost."""
+    """The value of a JSON text, the last of repeated keys; numbers that nothing can hold are kept by their digits."""
     try:
         return _decode(bytes(text).removeprefix(b"\xef\xbb\xbf"))
     except msgspec.ValidationError:  # numbers beyond what floats and integers hold: their digits are their content

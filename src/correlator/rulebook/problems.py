@@ -32,6 +32,7 @@ Rule = Literal[
     # what is only ever worth a warning
     "kind_mismatch",
     "says_nothing",
+    "other_version",
     "no_offset",
     # the run cycle
     "duplicate_start",

@@ -65,7 +65,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 def results(event: RunEvent) -> list[Outcome]:
     """The results that an event carries, each test once."""
     found: dict[identity.Id, Outcome] = {}
-    for datasets, of_own_output in ((event.inputs, False), (event.outputs, True)):
+    # What a run says of what it wrote speaks louder than what it says of what it found there.
+    for datasets, of_own_output in ((event.outputs, True), (event.inputs, False)):
         for dataset in datasets:
             for outcome in _of_dataset(dataset, of_own_output=of_own_output):
                 found.setdefault(outcome.test.key, outcome)
@@ -93,7 +94,7 @@ def _assertions(facets: Facets) -> list[dict[str, Any]]:
 
 def _old_assertions(facets: Facets) -> Iterator[dict[str, Any]]:
     """The custom facet of older Great Expectations integrations, which calls a test by its `expectationType`."""
-    raw = facets.raw.get(_OLD_GREAT_EXPECTATIONS)
+    raw = None if _OLD_GREAT_EXPECTATIONS in facets.deleted else facets.raw.get(_OLD_GREAT_EXPECTATIONS)
     value = identity.decoded(raw) if raw is not None else None
     said = value.get("assertions") if isinstance(value, dict) else None
     for item in said if isinstance(said, list) else ():

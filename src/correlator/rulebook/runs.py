@@ -19,6 +19,8 @@ ContradictionKind = Literal["two_ends", "active_after_end"]
 _ENDS: Final[tuple[tuple[str, EventType], ...]] = (("fail", "FAIL"), ("abort", "ABORT"), ("complete", "COMPLETE"))
 """In the order in which they count at one instant."""
 
+_LONG_RUNNING: Final = ("STREAMING", "SERVICE")
+
 
 class Contradiction(msgspec.Struct, frozen=True, order=True, gc=False):
     """Two things that a run cannot have said both. It is recorded and shown, never refused."""
@@ -64,7 +66,8 @@ def _contradictions(
         return []
     ended_at, end = ends[0]
     found = [
-        Contradiction("two_ends", at, f"the run is {end}, and later it is said to be {other}") for at, other in ends[1:]
+        Contradiction("two_ends", at, f"the run is {end}, and {_when(at, ended_at)} it is said to be {other}")
+        for at, other in ends[1:]
     ]
     if opened is not None and opened[0] > ended_at:
         found.append(
@@ -73,11 +76,17 @@ def _contradictions(
     return sorted(found)
 
 
+def _when(at: Instant, ended_at: Instant) -> str:
+    return "at the same time" if at == ended_at else "later"
+
+
 def kin(run: Id, row: Row) -> Kin:
     """The run's place in its family. Who names no root has its parent for one."""
-    parent, root = row.get("parent"), row.get("root")
-    parent_run = None if parent is None else parent[3]
-    return Kin(run, parent_run, parent_run if root is None else root[3])
+    said = row.get("parent")
+    if said is None:
+        return Kin(run)
+    _, _, _, parent, _, _, _, root, *_ = said
+    return Kin(run, parent, parent if root is None else root)
 
 
 def end_write(run: Id, row: Row, *, rows_written: int | None, version: str | None) -> Write | None:
@@ -89,6 +98,13 @@ def end_write(run: Id, row: Row, *, rows_written: int | None, version: str | Non
         return Write(kin(run, row), view.ended_at, "complete", version)
     kind: Literal["partial", "attempt"] = "partial" if rows_written else "attempt"
     return Write(kin(run, row), view.ended_at, kind, version)
+
+
+def running_write(run: Id, row: Row, at: Instant, *, rows_written: int | None) -> Write | None:
+    """The write of an output at a RUNNING event: a stream's every one, and any that says how much was written."""
+    said = row.get("type")
+    is_long = said is not None and said[3].upper() in _LONG_RUNNING
+    return Write(kin(run, row), at, "running") if is_long or rows_written else None
 
 
 def read_of(run: Id, row: Row, *, version: str | None = None, of_own_output: bool = False) -> Read:

@@ -15,7 +15,7 @@ from openlineage.client.generated.lifecycle_state_change_dataset import Lifecycl
 from openlineage.client.generated.lineage import LineageDatasetFacet, LineageJobFacet
 
 from correlator.rulebook import identity
-from correlator.rulebook.events import Dataset, DatasetEvent, Event, Job, body
+from correlator.rulebook.events import Dataset, DatasetEvent, Event, Job, RunEvent, body
 from correlator.rulebook.naming import dataset_urn, storable
 
 Origin = Literal["lineage", "column_lineage", "boundary", "rename"]
@@ -84,6 +84,12 @@ class Statement(msgspec.Struct, frozen=True):
     told: dict[identity.Id, Origin]
     """Outputs whose sources are told, and by what; an explicit lineage facet may tell that there are none."""
 
+    def of_origin(self, origin: Origin) -> "Statement":
+        """The edges that one kind of statement gives."""
+        told = {key: by for key, by in self.told.items() if by == origin}
+        edges = [edge for edge in self.edges if edge.origin == origin]
+        return Statement([], [], edges, self.is_explicit and origin == "lineage", told)
+
     @property
     def is_empty(self) -> bool:
         return not (self.inputs or self.outputs or self.edges or self.is_explicit)
@@ -120,30 +126,45 @@ def job_run_ref(namespace: str, name: str, run_id: str) -> JobRef:
     )
 
 
+class _Own(msgspec.Struct, frozen=True, gc=False):
+    """The job and run that an event is about, which a lineage facet may name or leave unnamed."""
+
+    job: JobRef
+    run_id: str | None
+
+    def node(self, said: Any) -> JobRef:
+        """The job or run that an entry names."""
+        namespace, name = (said.namespace, said.name) if said.name is not None else (self.job.namespace, self.job.name)
+        job = job_ref(namespace, name)
+        if said.runId is None or (job == self.job and said.runId == self.run_id):
+            return job
+        return job_run_ref(namespace, name, said.runId)
+
+
 def statement(event: Event) -> Statement:
     if isinstance(event, DatasetEvent):
         return _said_of_dataset(event.dataset)
-    own_job = job_ref(event.job.namespace, event.job.name)
-    said = _Said()
+    own = _Own(job_ref(event.job.namespace, event.job.name), event.run.run_id if isinstance(event, RunEvent) else None)
+    said = _Gathered()
     for dataset in event.inputs:
         said.input(dataset_ref(dataset.namespace, dataset.name), "boundary")
     for dataset in event.outputs:
         target = dataset_ref(dataset.namespace, dataset.name)
         said.output(target, "boundary")
-        _say_sources(said, target, dataset, own_job)
-    _say_job_lineage(said, event.job, own_job)
+        _say_sources(said, target, dataset, own)
+    _say_job_lineage(said, event.job, own)
     return said.done()
 
 
 def _said_of_dataset(dataset: Dataset) -> Statement:
-    said = _Said()
+    said = _Gathered()
     target = dataset_ref(dataset.namespace, dataset.name)
     _say_sources(said, target, dataset, None)
     # The dataset stands in no job here, so there is no border to speak of, only where its data comes from.
     return Statement([], [], list(said.edges), said.is_explicit, said.told)
 
 
-class _Said:
+class _Gathered:
     """Collects a statement; what is said twice counts once, at its strongest."""
 
     def __init__(self) -> None:
@@ -179,13 +200,13 @@ def _stronger(one: Origin | None, other: Origin) -> Origin:
     return other if one is None or STRENGTH[other] < STRENGTH[one] else one
 
 
-def _say_sources(said: _Said, target: DatasetRef, dataset: Dataset, own_job: JobRef | None) -> None:
+def _say_sources(said: _Gathered, target: DatasetRef, dataset: Dataset, own: _Own | None) -> None:
     """What the facets of a written dataset say about where its data comes from."""
     if (columns := body(dataset.facets, ColumnLineageDatasetFacet)) is not None:
         _say_columns(said, target, columns)
     if (lineage := body(dataset.facets, LineageDatasetFacet)) is not None:
         said.is_explicit = True
-        _say_target(said, target, lineage.inputs, lineage.fields, own_job)
+        _say_target(said, target, lineage.inputs, lineage.fields, own)
     change = body(dataset.facets, LifecycleStateChangeDatasetFacet)
     # The types are the package's, where the change is an enum; on the wire and here it is its text.
     if change is not None and str(change.lifecycleStateChange) == "RENAME" and change.previousIdentifier is not None:
@@ -195,7 +216,7 @@ def _say_sources(said: _Said, target: DatasetRef, dataset: Dataset, own_job: Job
             said.edge(Edge(previous, target, "rename"))
 
 
-def _say_columns(said: _Said, target: DatasetRef, facet: ColumnLineageDatasetFacet) -> None:
+def _say_columns(said: _Gathered, target: DatasetRef, facet: ColumnLineageDatasetFacet) -> None:
     for column, entry in facet.fields.items():
         for source in entry.inputFields:
             old_style = entry.transformationType or ""
@@ -204,7 +225,7 @@ def _say_columns(said: _Said, target: DatasetRef, facet: ColumnLineageDatasetFac
         _say_column(said, target, "", source, "")
 
 
-def _say_column(said: _Said, target: DatasetRef, column: str, source: InputField, old_style: str) -> None:
+def _say_column(said: _Gathered, target: DatasetRef, column: str, source: InputField, old_style: str) -> None:
     dataset = dataset_ref(source.namespace, source.name)
     if dataset.key != target.key:  # a table that feeds itself does not read a version of its own making
         said.input(dataset, "column_lineage")
@@ -228,62 +249,60 @@ def _from_old_style(transformation_type: str) -> Transformation:
             return "DIRECT", storable(other), False
 
 
-def _say_job_lineage(said: _Said, job: Job, own_job: JobRef) -> None:
+def _say_job_lineage(said: _Gathered, job: Job, own: _Own) -> None:
     facet = body(job.facets, LineageJobFacet)
     if facet is None:
         return
     said.is_explicit = True
     for entry in facet.entries:
-        target = _node(entry, own_job) or own_job
+        target = _node(entry, own) or own.job
         if isinstance(target, DatasetRef):
-            if not _is_made_elsewhere(entry, own_job):
+            if not _is_made_elsewhere(entry, own):
                 said.output(target, "lineage")
-            _say_target(said, target, entry.inputs, getattr(entry, "fields", None), own_job)
+            _say_target(said, target, entry.inputs, getattr(entry, "fields", None), own)
             continue
-        for source, source_field, transformations in _sources(entry.inputs, own_job):
-            if isinstance(source, DatasetRef) and target == own_job:
+        for source, source_field, transformations in _sources(entry.inputs, own):
+            if isinstance(source, DatasetRef) and target == own.job:
                 said.input(source, "lineage")
             for kind, subtype, masking in transformations:
                 said.edge(Edge(source, target, "lineage", source_field, "", kind, subtype, masking))
 
 
-def _is_made_elsewhere(entry: Any, own_job: JobRef) -> bool:
+def _is_made_elsewhere(entry: Any, own: _Own) -> bool:
     """An orchestrator may tell what other jobs made; that does not make it an output of its own."""
     fields = (getattr(entry, "fields", None) or {}).values()
-    sources = [
-        node for inputs in (entry.inputs, *(f.inputs for f in fields)) for node, _, _ in _sources(inputs, own_job)
-    ]
-    return bool(sources) and all(isinstance(node, JobRef) and node != own_job for node in sources)
+    sources = [node for inputs in (entry.inputs, *(f.inputs for f in fields)) for node, _, _ in _sources(inputs, own)]
+    return bool(sources) and all(isinstance(node, JobRef) and node != own.job for node in sources)
 
 
 def _say_target(
-    said: _Said, target: DatasetRef, inputs: Sequence[Any] | None, fields: dict[str, Any] | None, own_job: JobRef | None
+    said: _Gathered, target: DatasetRef, inputs: Sequence[Any] | None, fields: dict[str, Any] | None, own: _Own | None
 ) -> None:
     """An entry of an explicit lineage facet. No inputs at all is a statement too: nothing upstream is known."""
     said.tell(target, "lineage")
     per_field: Iterable[tuple[str, Sequence[Any]]] = ((storable(n), e.inputs) for n, e in (fields or {}).items())
     for target_field, sources in [("", inputs or ()), *per_field]:
-        for source, source_field, transformations in _sources(sources, own_job):
-            if isinstance(source, DatasetRef) and source.key != target.key and own_job is not None:
+        for source, source_field, transformations in _sources(sources, own):
+            if isinstance(source, DatasetRef) and source.key != target.key and own is not None:
                 said.input(source, "lineage")
             for kind, subtype, masking in transformations:
                 said.edge(Edge(source, target, "lineage", source_field, target_field, kind, subtype, masking))
 
 
-def _sources(inputs: Sequence[Any] | None, own_job: JobRef | None) -> Iterator[tuple[Node, str, list[Transformation]]]:
+def _sources(inputs: Sequence[Any] | None, own: _Own | None) -> Iterator[tuple[Node, str, list[Transformation]]]:
     for source in inputs or ():
-        node = _node(source, own_job)
+        node = _node(source, own)
         if node is not None:
             field = storable(getattr(source, "field", None) or "")
             yield node, field, _transformations(source.transformations) or [_UNSAID]
 
 
-def _node(said: Any, own_job: JobRef | None) -> Node | None:
+def _node(said: Any, own: _Own | None) -> Node | None:
     """The entity that is named; a job without a name is the event's own, and there is none on a DatasetEvent."""
     if type(said).__name__ in ("LineageDatasetEntry", "LineageDatasetInput"):
         return dataset_ref(said.namespace, said.name)
+    if own is not None:
+        return own.node(said)
     if said.name is None:
-        return own_job
-    if said.runId is not None:
-        return job_run_ref(said.namespace, said.name, said.runId)
-    return job_ref(said.namespace, said.name)
+        return None
+    return job_run_ref(said.namespace, said.name, said.runId) if said.runId else job_ref(said.namespace, said.name)

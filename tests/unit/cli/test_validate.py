@@ -337,6 +337,14 @@ def test_even_if_it_is_the_first(write: Write, cut: int) -> None:
     assert places(result) == [(1, None, False), (3, None, True), (4, None, True)]
 
 
+@pytest.mark.parametrize("odd", [line()[:90] + "\n", "hello\n", "[]\n", "{}\n"])
+def test_and_even_if_others_that_are_broken_follow_it(write: Write, odd: str) -> None:
+    found = objects(run("--json", write("orders.jsonl", line()[:100] + "\n" + odd + line() * 3)))
+
+    assert [each["line"] for each in found if each["valid"]] == [3, 4, 5]
+    assert found[0]["line"] == 1
+
+
 def test_a_document_may_have_an_object_in_a_line_of_its_own(write: Write) -> None:
     for text in ("[\n{0}\n]", "[\n{0},\n{0}]", '{{"a":\n{0}\n}}', '{{"a":\n{0}}}', "[\n\n{0}\n\n, {0}]"):
         found = objects(run("--json", write("orders.json", text.format(line().strip()))))
@@ -444,7 +452,7 @@ def test_a_file_of_another_format_is_called_by_its_name(write: Write, magic: byt
     result = run(write("orders", magic + b"\x00\n" * 10))
     assert result.exit_code == 2
     assert name in result.stderr
-    assert result.stdout == "no events\n"
+    assert result.stdout == "nothing could be read\n"
 
 
 def test_a_dash_is_standard_input() -> None:

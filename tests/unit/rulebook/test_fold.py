@@ -5,10 +5,11 @@ import pytest
 
 from correlator.rulebook import facts as f
 from correlator.rulebook import identity
+from correlator.rulebook.events import RunEvent
 from correlator.rulebook.facts import Facts
 from correlator.rulebook.fold import fold
 from correlator.rulebook.formats import rfc3339
-from correlator.rulebook.runs import end_write, kin, read_of
+from correlator.rulebook.runs import end_write, kin, read_of, running_write
 from correlator.rulebook.statements import dataset_ref
 from tests.unit.rulebook import views
 from tests.unit.rulebook.histories import (
@@ -186,6 +187,29 @@ def test_sql_is_read_from_the_jobs_facets_else_from_the_runs() -> None:
     assert body(run_facets=of_run, job_facets=of_job) == "of the job"
 
 
+def test_a_broken_facet_of_the_job_does_not_silence_the_runs() -> None:
+    facts = fold([run_event(run_facets={"sql": facet(query="select 1")}, job_facets={"sql": facet(query=5)})])
+
+    assert len(views.history(facts, "sql")) == 1
+
+
+def test_a_custom_facet_of_the_job_does_not_silence_the_engine_of_the_run() -> None:
+    engine = {"processing_engine": facet(version="3.5")}
+
+    assert len(views.history(fold([run_event(run_facets=engine, job_facets=engine)]), "processing_engine")) == 1
+
+
+def test_of_a_table_that_is_read_and_overwritten_the_new_schema_stands() -> None:
+    old, new = ({"schema": facet(fields=[{"name": name}])} for name in ("old", "new"))
+    event = run_event(inputs=[dataset("t", facets=old)], outputs=[dataset("t", facets=new)])
+    expected = run_event(outputs=[dataset("t", facets=new)])
+
+    assert json.loads(views.said(f.DATASETS, views.dataset_row(fold([event]), "t"), "facets")["schema"])["fields"] == [
+        {"name": "new"}
+    ]
+    assert views.history(fold([event]), "schema") == views.history(fold([expected]), "schema")
+
+
 def test_a_broken_facet_is_kept_but_has_no_history() -> None:
     facts = fold([run_event("COMPLETE", 0, outputs=[dataset("orders", facets={"schema": facet(fields="oops")})])])
 
@@ -200,17 +224,25 @@ def test_a_broken_facet_is_kept_but_has_no_history() -> None:
 
 def test_parent_and_root_are_known_even_if_their_own_events_never_come() -> None:
     facts = fold([run_event("START", 0, run_facets=parent(OTHER_RUN, "dag", root="root-run"))])
-    row = views.run_row(facts)
 
-    assert views.said(f.JOB_RUNS, row, "parent") == (
-        identity.job_run_key("airflow", "dag", OTHER_RUN),
-        OTHER_RUN,
-        "airflow",
-        "dag",
-    )
-    assert views.said(f.JOB_RUNS, row, "root")[1:] == ("root-run", "airflow", "root")
+    dag, root = identity.job_run_key("airflow", "dag", OTHER_RUN), identity.job_run_key("airflow", "root", "root-run")
+    of_parent, of_root = (dag, OTHER_RUN, "airflow", "dag"), (root, "root-run", "airflow", "root")
+    assert views.said(f.JOB_RUNS, views.run_row(facts), "parent") == (*of_parent, *of_root)
     assert views.said(f.JOBS, views.job_row(facts, "dag"), "identity") == ("airflow", "dag")
-    assert identity.job_run_key("airflow", "dag", OTHER_RUN) not in {key for (key,) in facts.rows(f.JOB_RUNS)}
+    assert dag not in {key for (key,) in facts.rows(f.JOB_RUNS)}
+
+
+def test_a_later_parent_does_not_inherit_the_root_of_an_earlier_one() -> None:
+    facts = fold(
+        [
+            run_event("START", 0, run_facets=parent(OTHER_RUN, "dag", root="root-run")),
+            run_event("COMPLETE", 1, run_facets=parent("another", "dag")),
+        ]
+    )
+    another = identity.job_run_key("airflow", "dag", "another")
+
+    family = kin(b"x", views.run_row(facts))
+    assert (family.parent, family.root) == (another, another)
 
 
 def test_the_old_spelling_of_parent_is_understood() -> None:
@@ -291,6 +323,13 @@ def test_statistics_of_inputs_and_outputs_are_kept() -> None:
     assert views.said(f.LINEAGE_EDGES, edge(facts, "c", "output"), "statistics") == (5, None, None)
 
 
+def test_empty_statistics_do_not_hide_what_the_metrics_count() -> None:
+    counted = {"inputStatistics": facet(), "dataQualityMetrics": facet(rowCount=7, columnMetrics={})}
+    facts = fold([run_event(inputs=[dataset("a", inputFacets=counted)])])
+
+    assert views.said(f.LINEAGE_EDGES, edge(facts, "a", "input"), "statistics") == (7, None, None)
+
+
 @pytest.mark.parametrize("count", [2**63 - 1, 2**63, 2**200, -1])
 def test_eight_exabytes_mean_that_the_size_is_unknown(count: int) -> None:
     facts = fold([run_event(outputs=[dataset("c", outputFacets={"outputStatistics": facet(rowCount=5, size=count)})])])
@@ -328,19 +367,35 @@ def test_a_run_that_has_not_ended_has_written_nothing_yet() -> None:
     assert end_write(b"r", views.run_row(fold([run_event("RUNNING", 5)])), rows_written=3, version=None) is None
 
 
-def test_a_stream_writes_at_each_running_event_and_a_batch_only_if_it_says_how_much() -> None:
-    stream = {"jobType": facet(processingType="STREAMING", integration="FLINK")}
-    statistics = {"outputStatistics": facet(rowCount=5)}
-    facts = fold(
-        [
-            run_event("RUNNING", 1, outputs=[dataset("a")], job_facets=stream),
-            run_event("RUNNING", 2, outputs=[dataset("a")]),
-            run_event("RUNNING", 3, outputs=[dataset("a", outputFacets=statistics)]),
-            run_event("COMPLETE", 4, outputs=[dataset("a", outputFacets=statistics)], job_facets=stream),
-        ]
-    )
+def running_writes(*events: RunEvent) -> list[str]:
+    facts = fold(events)
+    row = views.run_row(facts)
+    found = [
+        running_write(b"r", row, at, rows_written=said["statistics"][3] if "statistics" in said else None)
+        for (_, _, at), said in facts.rows(f.RUNNING_WRITES).items()
+    ]
+    return sorted(rfc3339(write.at) for write in found if write is not None)
 
-    assert sorted(rfc3339(time) for _, _, time in facts.rows(f.RUNNING_WRITES)) == [at(1), at(3)]
+
+@pytest.mark.parametrize("kind", ["STREAMING", "SERVICE", "streaming"])
+def test_a_stream_writes_at_each_running_event_whichever_event_says_that_it_is_one(kind: str) -> None:
+    stream = {"jobType": facet(processingType=kind, integration="FLINK")}
+    start = run_event("START", 0, job_facets=stream)
+    works = [run_event("RUNNING", minute, outputs=[dataset("a")]) for minute in (1, 2)]
+    end = run_event("COMPLETE", 4, outputs=[dataset("a")], job_facets=stream)
+
+    assert running_writes(*works, start, end) == [at(1), at(2)]
+    assert running_writes(*works) == []
+
+
+def test_a_batch_writes_before_its_end_only_if_it_says_how_much() -> None:
+    counted = {"outputStatistics": facet(rowCount=5)}
+    batch = {"jobType": facet(processingType="BATCH", integration="SPARK")}
+
+    assert running_writes(
+        run_event("RUNNING", 1, outputs=[dataset("a")], job_facets=batch),
+        run_event("RUNNING", 2, outputs=[dataset("a", outputFacets=counted)], job_facets=batch),
+    ) == [at(2)]
 
 
 def test_a_run_that_states_its_lineage_says_so_and_its_outputs_who_told() -> None:
@@ -357,8 +412,8 @@ def test_a_run_that_states_its_lineage_says_so_and_its_outputs_who_told() -> Non
 
 def declarations(facts: Facts) -> dict[tuple[str, str], Json]:
     return {
-        (kind, rfc3339(time)): json.loads(row["edges"][1])
-        for (kind, _, time), row in facts.rows(f.DECLARATIONS).items()
+        (said_by, rfc3339(time)): json.loads(row["edges"][1])
+        for (_, _, said_by, time), row in facts.rows(f.DECLARATIONS).items()
     }
 
 
@@ -377,19 +432,44 @@ def test_a_job_event_without_inputs_and_outputs_declares_nothing() -> None:
     assert declarations(fold([job_event(1, inputs=[], outputs=[], facets={"sql": facet(query="select 1")})])) == {}
 
 
+def test_a_table_that_is_declared_in_two_spellings_is_declared_once() -> None:
+    facts = fold([job_event(1, inputs=[dataset("a"), dataset("a", "postgresql://DB")])])
+
+    assert len(declarations(facts)["job", at(1)]["inputs"]) == 1
+
+
 @pytest.mark.parametrize("lineage", [facet(entries=[]), facet(_deleted=True)])
 def test_a_declaration_is_taken_back_by_an_empty_or_deleted_lineage_facet(lineage: Json) -> None:
     facts = fold([job_event(1, inputs=[dataset("a")]), job_event(2, facets={"lineage": lineage})])
 
-    assert [said["inputs"] for _, said in sorted(declarations(facts).items())][1] == []
+    assert declarations(facts)["job", at(2)]["inputs"] == []
+
+
+SOURCES = [{"type": "DATASET", "namespace": DB, "name": "raw"}]
+COLUMNS = {"id": {"inputFields": [{"namespace": DB, "name": "raw", "field": "id"}]}}
 
 
 def test_a_dataset_event_declares_its_sources() -> None:
-    sources = [{"type": "DATASET", "namespace": DB, "name": "raw"}]
-    facts = fold([dataset_event(1, facets={"lineage": facet(inputs=sources)})])
+    facts = fold([dataset_event(1, facets={"lineage": facet(inputs=SOURCES)})])
 
-    assert len(declarations(facts)["dataset", at(1)]["edges"]) == 1
+    assert len(declarations(facts)["lineage", at(1)]["edges"]) == 1
     assert views.said(f.DATASETS, views.dataset_row(facts, "raw"), "identity") == f"{DB}/raw"
+
+
+def test_each_facet_of_a_dataset_declares_by_itself_and_is_taken_back_by_itself() -> None:
+    facts = fold(
+        [
+            dataset_event(1, facets={"lineage": facet(inputs=SOURCES), "columnLineage": facet(fields=COLUMNS)}),
+            dataset_event(2, facets={"columnLineage": facet(_deleted=True)}),
+            dataset_event(3, facets={"lifecycleStateChange": facet(lifecycleStateChange="ALTER")}),
+        ]
+    )
+
+    assert {when: len(said["edges"]) for when, said in declarations(facts).items()} == {
+        ("lineage", at(1)): 1,
+        ("columnLineage", at(1)): 1,
+        ("columnLineage", at(2)): 0,
+    }
 
 
 # Results
@@ -401,6 +481,69 @@ def test_the_latest_result_of_a_test_in_a_run_stands() -> None:
         return run_event("RUNNING", minute, inputs=[dataset("orders", inputFacets=said)])
 
     assert views.results(fold([check(2, success=False), check(1, success=True)])) == [("not_null", "id", "fail")]
+
+
+OLD_AND_NEW: dict[str, tuple[Json, Json]] = {
+    "last_event": ({"producer": "https://example.com/1"}, {"producer": "https://example.com/2"}),
+    "parent": ({"run_facets": parent("1")}, {"run_facets": parent("2")}),
+    "nominal": (
+        {"run_facets": {"nominalTime": facet(nominalStartTime=at(1))}},
+        {"run_facets": {"nominalTime": facet(nominalStartTime=at(2))}},
+    ),
+    "type": (
+        {"job_facets": {"jobType": facet(processingType="BATCH", integration="A")}},
+        {"job_facets": {"jobType": facet(processingType="BATCH", integration="B")}},
+    ),
+    "error": (
+        {"run_facets": {"errorMessage": facet(message="1", programmingLanguage="x")}},
+        {"run_facets": {"errorMessage": facet(message="2", programmingLanguage="x")}},
+    ),
+}
+
+
+def _of_output(**members: Json) -> Json:
+    return {"outputs": [dataset("t") | members]}
+
+
+OLD_AND_NEW_OF_AN_EDGE: dict[str, tuple[Json, Json]] = {
+    "statistics": (
+        _of_output(outputFacets={"outputStatistics": facet(rowCount=1)}),
+        _of_output(outputFacets={"outputStatistics": facet(rowCount=2)}),
+    ),
+    "version": (
+        _of_output(facets={"version": facet(datasetVersion="1")}),
+        _of_output(facets={"version": facet(datasetVersion="2")}),
+    ),
+    "lifecycle": (
+        _of_output(facets={"lifecycleStateChange": facet(lifecycleStateChange="CREATE")}),
+        _of_output(facets={"lifecycleStateChange": facet(lifecycleStateChange="DROP")}),
+    ),
+}
+
+
+@pytest.mark.parametrize("group", [*OLD_AND_NEW, *OLD_AND_NEW_OF_AN_EDGE])
+def test_what_was_said_last_stands_and_what_was_said_before_changes_nothing_when_it_comes_late(group: str) -> None:
+    old, new = (OLD_AND_NEW | OLD_AND_NEW_OF_AN_EDGE)[group]
+    before, after = run_event("RUNNING", 1, **old), run_event("RUNNING", 2, **new)
+
+    def value(*events: RunEvent) -> Any:
+        facts = fold(events)
+        return (edge(facts, "t", "output") if group in OLD_AND_NEW_OF_AN_EDGE else views.run_row(facts))[group]
+
+    assert value(after, before) == value(before, after) == value(after)
+    assert value(after) != value(before)
+
+
+def test_a_deep_event_is_folded_however_deep_the_caller_stands() -> None:
+    nested: Any = 1
+    for _ in range(400):
+        nested = [nested]
+    event = run_event(inputs=[dataset("o", inputFacets={"greatExpectations_assertions": facet(assertions=nested)})])
+
+    def deeper(levels: int) -> Facts:
+        return deeper(levels - 1) if levels else fold([event])
+
+    assert deeper(700) == fold([event])
 
 
 def test_a_name_with_a_nul_in_it_is_kept_as_a_name_that_a_database_can_hold() -> None:

@@ -102,6 +102,28 @@ def test_the_facet_of_older_great_expectations_is_understood() -> None:
     assert (outcome.test.name, outcome.test.column, outcome.result.status) == ("expect_column_to_exist", "id", "fail")
 
 
+def test_a_deleted_custom_facet_gives_no_results() -> None:
+    gone = {
+        "greatExpectations_assertions": facet(_deleted=True, assertions=[{"expectationType": "e", "success": False}])
+    }
+
+    assert results(run_event(inputs=[dataset("orders", facets=gone)])) == []
+
+
+def test_a_test_of_a_table_that_is_read_and_written_is_about_what_was_written() -> None:
+    said = assertions(NOT_NULL)
+
+    outcome = the_result(inputs=[dataset("t", inputFacets=said)], outputs=[dataset("t", outputFacets=said)])
+
+    assert outcome.result.of_own_output
+
+
+def test_within_one_event_the_place_that_the_spec_names_speaks_first() -> None:
+    official, other = assertions(NOT_NULL | {"actual": "1"}), assertions(NOT_NULL | {"actual": "2"})
+
+    assert the_result(inputs=[dataset("t", facets=other, inputFacets=official)]).result.actual == "1"
+
+
 @pytest.mark.parametrize("body", [{}, {"assertions": None}, {"assertions": {"a": 1}}, {"assertions": [None, "x"]}])
 def test_a_broken_custom_facet_gives_no_results(body: Json) -> None:
     assert results(run_event(inputs=[dataset("o", inputFacets={"greatExpectations_assertions": facet(**body)})])) == []

@@ -1,7 +1,20 @@
 from typing import Any
 
+import pytest
+
+from correlator.rulebook.identity import job_run_key
 from correlator.rulebook.statements import DatasetRef, Edge, JobRef, Node, Statement, statement
-from tests.unit.rulebook.histories import DB, Json, dataset, dataset_event, facet, job_event, run_event
+from tests.unit.rulebook.histories import (
+    DB,
+    OTHER_RUN,
+    RUN,
+    Json,
+    dataset,
+    dataset_event,
+    facet,
+    job_event,
+    run_event,
+)
 
 
 def name(node: Node) -> str:
@@ -182,6 +195,32 @@ def test_a_job_that_is_named_with_a_run_is_that_run() -> None:
 
     assert isinstance(edge.target, JobRef)
     assert edge.target.run
+
+
+def own(**members: str) -> Json:
+    return {"type": "JOB", **members}
+
+
+@pytest.mark.parametrize(
+    "itself",
+    [
+        own(),
+        own(runId=RUN),
+        own(namespace="airflow", name="etl.orders"),
+        own(namespace="airflow", name="etl.orders", runId=RUN),
+    ],
+)
+def test_a_lineage_facet_may_name_its_own_job_and_run_or_leave_them_unnamed(itself: Json) -> None:
+    said = statement(run_event(job_facets=lineage(data("out", inputs=[itself]), itself | {"inputs": [data("in")]})))
+
+    assert (inputs(said), outputs(said)) == ({"in": "lineage"}, {"out": "lineage"})
+
+
+def test_another_run_of_the_same_job_is_another() -> None:
+    (edge,) = statement(run_event(job_facets=lineage(own(runId=OTHER_RUN) | {"inputs": [data("in")]}))).edges
+
+    assert isinstance(edge.target, JobRef)
+    assert edge.target.run == job_run_key("airflow", "etl.orders", OTHER_RUN)
 
 
 def test_a_rename_is_a_write_of_the_new_name_with_the_old_one_as_input() -> None:
