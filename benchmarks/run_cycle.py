@@ -3,6 +3,7 @@
 import argparse
 import json
 import random
+from functools import partial
 
 from benchmarks.rounds import Contender, microseconds, table
 from correlator.rulebook.decode import judge
@@ -12,8 +13,8 @@ from correlator.rulebook.run_cycle import is_single_run_batch, validate_event_se
 LENGTHS = (2, 10, 100)
 
 
-def run_of(length: int) -> list[RunEvent]:
-    """A run from START to COMPLETE, in the order in which a bad network delivers it."""
+def run_of(length: int, *, in_order: bool) -> list[RunEvent]:
+    """A run from START to COMPLETE, as nearly all clients send it, or as a bad network delivers it."""
     events = []
     for number in range(length):
         state = "START" if number == 0 else "COMPLETE" if number == length - 1 else "RUNNING"
@@ -31,7 +32,8 @@ def run_of(length: int) -> list[RunEvent]:
         )
         assert isinstance(event, RunEvent)
         events.append(event)
-    random.shuffle(events)
+    if not in_order:
+        random.shuffle(events)
     return events
 
 
@@ -45,13 +47,14 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=7)
     rounds = arguments.parse_args().rounds
 
-    times = {}
-    for length in LENGTHS:
-        name = f"a run of {length} events"
-        batches = [run_of(length) for _ in range(20_000 // length)]
-        measured = microseconds({name: Contender(follow, lambda batches=batches: batches)}, rounds)  # type: ignore[misc]
-        times[name] = [value / length for value in measured[name]]
-    print(table(times, f"a run of {LENGTHS[0]} events", "µs per event"))
+    times: dict[str, list[float]] = {}
+    for in_order in (True, False):
+        for length in LENGTHS:
+            name = f"{length} events, {'in order' if in_order else 'shuffled'}"
+            batches = [run_of(length, in_order=in_order) for _ in range(20_000 // length)]
+            measured = microseconds({name: Contender(follow, partial(list, batches))}, rounds)
+            times[name] = [value / length for value in measured[name]]
+    print(table(times, f"{LENGTHS[0]} events, in order", "µs per event"))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from correlator.rulebook.events import (
     Run,
     RunEvent,
 )
-from correlator.rulebook.facets import MAPS, Doubt, KnownMaps, members
+from correlator.rulebook.facets import LONGEST_KNOWN, MAPS, Doubt, KnownMaps, members
 from correlator.rulebook.formats import ZERO_TIME, Instant, ReadTime, match_uuid, plain_instant, read_time
 from correlator.rulebook.fresh_stack import with_enough_stack
 from correlator.rulebook.policy import CORRELATOR, Findings, Policy
@@ -207,7 +207,8 @@ def _datasets(
 def _facets(known: KnownMaps, raw: msgspec.Raw | None, place: Place, doubts: Doubts) -> Facets:
     if raw is None:
         return _NO_FACETS
-    facet_map = known[bytes(raw)]
+    text = bytes(raw)
+    facet_map = known[text] if len(text) <= LONGEST_KNOWN else known.read(text)
     if facet_map.doubts:
         doubts.append((place, facet_map.doubts))
     return facet_map.facets

@@ -18,6 +18,10 @@ from correlator.rulebook.problems import ROOT, Problem
 
 Check = Callable[[Any], object]
 
+MOST_KNOWN = 256
+LONGEST_KNOWN = 4096
+"""How many sets of facets are remembered for each entity, and of how many bytes at most."""
+
 _MOST_LOOKED_FOR = 1001
 """Problems of one facet: one more than a policy tells by default, so that it notices that there are more."""
 
@@ -267,23 +271,19 @@ class KnownMaps(dict[bytes, FacetMap]):
     every time.
     """
 
-    MOST: Final = 256
-    LONGEST: Final = 4096
-
     def __init__(self, entity: Entity) -> None:
         super().__init__()
         self._readers = READERS[entity]
         self._custom = CUSTOM[entity]
 
     def __missing__(self, text: bytes) -> FacetMap:
-        made = self._read(text)
-        if len(text) <= self.LONGEST:
-            if len(self) >= self.MOST:
-                self.clear()
-            self[text] = made
+        made = self.read(text)
+        if len(self) >= MOST_KNOWN:
+            self.clear()
+        self[text] = made
         return made
 
-    def _read(self, text: bytes) -> FacetMap:
+    def read(self, text: bytes) -> FacetMap:
         raw = members(text)
         typed: dict[str, Any] = {}
         deleted: list[str] = []
