@@ -32,9 +32,11 @@ from correlator.rulebook.policy import CORRELATOR, Findings, Policy
 from correlator.rulebook.problems import ROOT, Problem, child, element, json_type, under
 
 Members = dict[str, msgspec.Raw]
-Place = tuple[str | int, ...]
+Place = tuple[str, int | None, str]
+"""Where facets stand: the property, the index if it is a list, and the name of the set."""
 Doubts = list[tuple[Place, tuple[Doubt, ...]]]
 """What is doubtful and where. The place is put into words only when somebody asks."""
+FacetsInPlace = tuple[Entity, msgspec.Raw, Place]
 ReadFacets = Callable[[KnownMaps, msgspec.Raw | None, Place, Doubts], Facets]
 
 
@@ -58,23 +60,29 @@ _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NO_FACETS: Final = Facets({}, {})
 _OF_RUN, _OF_JOB, _OF_DATASET = MAPS["run"], MAPS["job"], MAPS["dataset"]
-_RUN_FACETS: Final = ("run", "facets")
-_JOB_FACETS: Final = ("job", "facets")
+_RUN_FACETS: Final = ("run", None, "facets")
+_JOB_FACETS: Final = ("job", None, "facets")
+_DATASET_FACETS: Final = ("dataset", None, "facets")
 
 
 def judge(raw: bytes, policy: Policy = CORRELATOR) -> Event | Rejection:
     """Decode and judge one event."""
-    try:
-        return _judge(raw, policy)
-    except RecursionError:
+    if raw.isascii():
         try:
-            return with_enough_stack(lambda: _judge(raw, policy))
-        except RecursionError:
-            message = "the event is nested deeper than can be followed (some hundred levels)"
-            return Rejection(raw=raw, errors=(Problem(ROOT, "too_deep", message),))
+            verdict = _judge_decoded(raw, _decode_run(raw), "run", policy)
+        except (msgspec.DecodeError, RecursionError):
+            verdict = None
+        if verdict is not None:
+            return verdict
+    try:
+        return with_enough_stack(lambda: _judge(raw, policy))
+    except RecursionError:
+        message = "the event is nested deeper than can be followed (some hundred levels)"
+        return Rejection(raw=raw, errors=(Problem(ROOT, "too_deep", message),))
 
 
 def _judge(raw: bytes, policy: Policy) -> Event | Rejection:
+    """The same for whatever is not a RunEvent of plain letters that keeps every rule."""
     text = raw
     if not raw.isascii():
         # The decoder does not look into what it skips, so the encoding is checked here, once and for all of the text.
@@ -139,12 +147,15 @@ def _judge_decoded(
     if event is None or (is_plain and not doubts):
         return event
     findings = Findings(policy)
-    for problem in (*(remarks or ()), *core.oddities(wire, unusual, kind)):
-        findings.remark(problem)
+    if not is_plain:
+        for problem in (*(remarks or ()), *core.oddities(wire, unusual, kind)):
+            findings.remark(problem)
     _report(doubts, findings)
     if findings.errors:
         return _rejection(raw, kind, wire.producer, findings)
-    return msgspec.structs.replace(event, warnings=findings.bounded(findings.warnings))
+    # Nobody has seen the event yet; a copy would cost more than all of its warnings.
+    msgspec.structs.force_setattr(event, "warnings", findings.bounded(findings.warnings))
+    return event
 
 
 def _is_tolerable(wire: Any, unusual: ReadTime | None, kind: Kind, policy: Policy) -> bool:
@@ -169,7 +180,7 @@ def _event(raw: bytes, wire: Any, instant: Instant, kind: Kind, policy: Policy, 
         dataset = wire.dataset
         if demanding and not (dataset.name.strip() and dataset.namespace.strip()):
             return None
-        facets = read(_OF_DATASET, dataset.facets, ("dataset", "facets"), doubts)
+        facets = read(_OF_DATASET, dataset.facets, _DATASET_FACETS, doubts)
         described = Dataset(dataset.namespace, dataset.name, facets, _NO_FACETS)
         return DatasetEvent(raw, instant, wire.producer, wire.schemaURL, described)
     job = wire.job
@@ -226,15 +237,15 @@ def _facets_enforced(known: KnownMaps, raw: msgspec.Raw | None, place: Place, do
 
 def _report(doubts: Doubts, findings: Findings) -> None:
     for place, found in doubts:
-        path = ROOT
-        for step in place:
-            path = child(path, step) if isinstance(step, str) else element(path, step)
+        holder, index, facets = place
+        path = f"{holder if index is None else element(holder, index)}.{facets}"
         for doubt in found:
+            where = child(path, doubt.key)
             dropped = doubt.is_dropped(findings.policy.formats)
             for problem in doubt.reading.problems:
-                findings.add_of_facet(under(child(path, doubt.key), problem), dropped=dropped)
+                findings.add_of_facet(under(where, problem), dropped=dropped)
             for problem in doubt.reading.remarks:
-                findings.remark(under(child(path, doubt.key), problem), dropped=dropped)
+                findings.remark(under(where, problem), dropped=dropped)
 
 
 def _explain(raw: bytes, text: bytes, kind: Kind | None, policy: Policy) -> Event | Rejection:
@@ -292,14 +303,14 @@ _HOLDERS: Final[dict[Kind, tuple[str, ...]]] = {
 """Which properties mean anything on an event of a kind."""
 
 
-def _facet_maps(event: Members, kind: Kind) -> Iterator[tuple[Entity, msgspec.Raw, Place]]:
+def _facet_maps(event: Members, kind: Kind) -> Iterator[FacetsInPlace]:
     """All facets that can be found in an event whose core is broken somewhere."""
 
-    def maps(holder: msgspec.Raw, place: Place, **keys: Entity) -> Iterator[tuple[Entity, msgspec.Raw, Place]]:
+    def maps(holder: msgspec.Raw, name: str, index: int | None, **keys: Entity) -> Iterator[FacetsInPlace]:
         inner = _members(holder) or {}
         for key, entity in keys.items():
             if key in inner and _members(inner[key]) is not None:
-                yield entity, inner[key], (*place, key)
+                yield entity, inner[key], (name, index, key)
 
     for key in _HOLDERS[kind]:
         holder = event.get(key)
@@ -307,13 +318,13 @@ def _facet_maps(event: Members, kind: Kind) -> Iterator[tuple[Entity, msgspec.Ra
             case _ if holder is None:
                 continue
             case "run" | "job" | "dataset":
-                yield from maps(holder, (key,), facets=key)
+                yield from maps(holder, key, None, facets=key)
             case "inputs":
                 for index, item in enumerate(_items(holder)):
-                    yield from maps(item, (key, index), inputFacets="input", facets="dataset")
+                    yield from maps(item, key, index, inputFacets="input", facets="dataset")
             case "outputs":
                 for index, item in enumerate(_items(holder)):
-                    yield from maps(item, (key, index), outputFacets="output", facets="dataset")
+                    yield from maps(item, key, index, outputFacets="output", facets="dataset")
 
 
 def _without_repeated_keys(text: bytes) -> bytes:
