@@ -299,6 +299,27 @@ def test_a_dataset_is_called_as_it_was_first_sent() -> None:
     assert views.said(f.DATASETS, views.dataset_row(fold([later]), "orders"), "named") == ("postgresql://DB", "orders")
 
 
+def test_the_order_of_keys_within_an_event_does_not_choose_between_two_spellings_of_a_name() -> None:
+    def writes(*spellings: str) -> RunEvent:
+        fields = {spelling: {"inputFields": [source | {"field": "id"}]} for spelling, source in sources(spellings)}
+        return run_event(outputs=[dataset("o", facets={"columnLineage": facet(fields=fields)})])
+
+    def sources(spellings: tuple[str, ...]) -> list[tuple[str, Json]]:
+        return [(spelling, dataset("x", spelling)) for spelling in spellings]
+
+    one, other = writes(DB, "postgresql://DB"), writes("postgresql://DB", DB)
+
+    assert identity.content_digest(one) == identity.content_digest(other)
+    assert fold([one]) == fold([other]) == fold([one, other]) == fold([other, one])
+
+
+def test_the_order_of_keys_does_not_choose_between_facets_that_only_a_nul_tells_apart() -> None:
+    facets = {"x\x00": facet(n=1), "x\ufffd": facet(n=2)}
+    one, other = run_event(run_facets=facets), run_event(run_facets=dict(reversed(facets.items())))
+
+    assert fold([one, other]) == fold([other, one])
+
+
 def edge(facts: Facts, name: str, role: str) -> f.Row:
     return facts.rows(f.LINEAGE_EDGES)[
         identity.job_run_key("airflow", "etl.orders", RUN), dataset_ref(DB, name).key, role
