@@ -38,11 +38,13 @@ format: setup ## rewrite the code as `make check` wants it
 bench: setup ## the figures of the README, in a few minutes
 	$(BIN)/python -m benchmarks.validation
 	$(BIN)/python -m benchmarks.run_cycle
+	$(BIN)/python -m benchmarks.fold
 	$(BIN)/python -m benchmarks.validate_memory --megabytes 100
 
 bench-full: setup ## the same at full size
 	$(BIN)/python -m benchmarks.validation --rounds 9
 	$(BIN)/python -m benchmarks.run_cycle --rounds 9
+	$(BIN)/python -m benchmarks.fold --rounds 9
 	$(BIN)/python -m benchmarks.validate_memory --megabytes 1024
 
 clean: ## forget what was set up and built

@@ -94,35 +94,37 @@ class FacetReader:
     def _is_our_version(self, schema_url: str) -> bool:
         return is_uri(schema_url) and self._other_major(schema_url) is None
 
-    def _other_major(self, schema_url: Any) -> int | None:
-        """The major version of our document that a facet declares, if it is another one: not ours to judge."""
+    def _other_major(self, schema_url: Any) -> Problem | None:
+        """What to remark when a facet declares another major version of our document: it is not ours to judge."""
         declared = spec.facet_version(schema_url) if isinstance(schema_url, str) else None
         ours = self._version
         if declared is None or ours is None or declared.document != ours.document or declared.major == ours.major:
             return None
-        return declared.major
+        words = f"_schemaURL declares major version {declared.major}, and {ours.major} is what is understood"
+        return Problem("_schemaURL", "other_version", words)
 
     def _look(self, raw: msgspec.Raw, facet: Any) -> Reading:
         """The slower way, which finds everything that is wrong. `facet` is given if it decoded."""
         value = explain.plain(raw)
         shape, base = explain.type_of(self._shape), explain.type_of(self._base)
-        if not isinstance(value, dict) or self.is_custom:
-            gone = self.is_custom and self._can_be_deleted and isinstance(value, dict) and value.get("_deleted") is True
-            return Reading(None, gone, _first(explain.problems(value, shape, ROOT)))
-        if (other := self._other_major(value.get("_schemaURL"))) is not None:
-            ours = self._version.major if self._version is not None else other
-            words = f"_schemaURL declares major version {other}, and {ours} is what is understood"
-            remark = Problem("_schemaURL", "other_version", words)
-            return Reading(None, False, _first(explain.problems(value, base, ROOT)), (remark,))
+        if not isinstance(value, dict):
+            return Reading(problems=_first(explain.problems(value, base, ROOT)))
+        if (remark := self._other_major(value.get("_schemaURL"))) is not None:
+            return Reading(problems=_first(explain.problems(value, base, ROOT)), remarks=(remark,))
         gone = value.get("_deleted") is True
-        if gone and self._can_be_deleted:
-            return Reading(None, True, _first(explain.problems(value, base, ROOT)))
+        if self.is_custom or (gone and self._can_be_deleted):
+            deleted = gone and self._can_be_deleted
+            return Reading(deleted=deleted, problems=_first(explain.problems(value, base, ROOT)))
+        found = _first(explain.problems(value, shape, ROOT))
+        body = self._understood(value, facet, found)
+        if not (gone or self._away):
+            return Reading(body, problems=found)
         # What calls itself deleted where nothing can be is not judged by its body, nor is what stands away from home;
         # both are still understood if they can be.
-        problems = _first(explain.problems(value, base if gone or self._away else shape, ROOT))
-        found = _first(explain.problems(value, shape, ROOT))
-        remarks = tuple(problem for problem in found if problem not in set(problems)) if self._away and not gone else ()
-        return Reading(self._understood(value, facet, found), False, problems, remarks)
+        problems = _first(explain.problems(value, base, ROOT))
+        held_against_it = set(problems)
+        remarks = () if gone else tuple(problem for problem in found if problem not in held_against_it)
+        return Reading(body, problems=problems, remarks=remarks)
 
     def _understood(self, value: dict[str, Any], facet: Any, found: tuple[Problem, ...]) -> Any:
         """The typed facet unless its body is broken.
