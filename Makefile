@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check format bench bench-full clean
+.PHONY: help setup test chaos check format bench bench-full clean
 
 help: ## what there is to type
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -13,17 +13,20 @@ help: ## what there is to type
 setup: $(STAMP) ## make .venv and install everything that the other targets use
 
 # Package indexes have bad minutes: pip asks again before it gives up, and then once more from the start.
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Correlator needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@for try in 1 2 3; do \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[dev]' && break; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[dev,server]' && break; \
 	  test $$try -lt 3 || exit 1; sleep 5; \
 	done
 	@touch $@
 
 test: setup ## the tests
 	$(BIN)/python -m pytest
+
+chaos: setup ## kill server and database at random moments under load, 20 rounds
+	$(BIN)/python -m tests.chaos
 
 check: setup ## formatting, lint, types, and the direction of imports
 	$(BIN)/ruff format --check .
@@ -40,12 +43,16 @@ bench: setup ## the figures of the README, in a few minutes
 	$(BIN)/python -m benchmarks.run_cycle
 	$(BIN)/python -m benchmarks.fold
 	$(BIN)/python -m benchmarks.validate_memory --megabytes 100
+	$(BIN)/python -m benchmarks.trigger
+	$(BIN)/python -m benchmarks.ingest --quick
 
 bench-full: setup ## the same at full size
 	$(BIN)/python -m benchmarks.validation --rounds 9
 	$(BIN)/python -m benchmarks.run_cycle --rounds 9
 	$(BIN)/python -m benchmarks.fold --rounds 9
 	$(BIN)/python -m benchmarks.validate_memory --megabytes 1024
+	$(BIN)/python -m benchmarks.trigger --rounds 9
+	$(BIN)/python -m benchmarks.ingest
 
 clean: ## forget what was set up and built
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

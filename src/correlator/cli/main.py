@@ -9,6 +9,10 @@ from correlator import __version__
 
 COMMANDS: Final = {
     "validate": "Judge the OpenLineage events in files.",
+    "serve": "Take OpenLineage events over HTTP and keep them.",
+    "keys": "Make, list and revoke the keys of the server.",
+    "rejects": "Look at rejected events, and drive them in again.",
+    "migrate": "Bring the schema of the database up to date.",
 }
 """Every command with its line in `correlator --help`; each is the `command` of the module of its name.
 
@@ -26,7 +30,15 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"correlator.cli.{cmd_name}").command
+        try:
+            command: click.Command = import_module(f"correlator.cli.{cmd_name}").command
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] == "correlator":
+                raise
+            raise click.ClickException(
+                f"`correlator {cmd_name}` needs the package {error.name}, which is not installed here. "
+                "It comes with: pip install 'openlineage-correlator[all]'"
+            ) from error
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -1,0 +1,74 @@
+"""Settings as options of a command."""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from correlator.config import (
+    FILE_NAME,
+    FILE_VARIABLE,
+    CommonSettings,
+    Setting,
+    SettingsError,
+    load,
+    misspelt_variables,
+    settings_of,
+)
+from correlator.setting_kinds import FLAG
+
+R = TypeVar("R")
+
+
+class CouldNotTellError(click.ClickException):
+    """Ends a command that can say neither yes nor no: one sentence, exit code 2."""
+
+    exit_code = 2
+
+
+def with_settings(settings: type[CommonSettings]) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Gives a command an option for each setting, and its function the settings as the argument `settings`."""
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        known = settings_of(settings)
+
+        @wraps(function)
+        def call(*args: Any, config: Path | None, **others: Any) -> R:
+            for sentence in misspelt_variables():
+                click.echo(f"Warning: {sentence}", err=True)
+            flags = {setting.name: others.pop(setting.name, None) for setting in known}
+            try:
+                loaded = load(settings, flags=flags, file=config)
+            except SettingsError as error:
+                raise CouldNotTellError(str(error)) from error
+            return function(*args, settings=loaded.settings, **others)
+
+        command: Callable[..., R] = call
+        for setting in reversed(known):
+            if setting.flag is not None:
+                command = _option(setting, setting.flag)(command)
+        return click.option(
+            "--config",
+            type=click.Path(path_type=Path),
+            metavar="PATH",
+            help=f"A file of settings.  [env: {FILE_VARIABLE}; default: {FILE_NAME} if there is one]",
+        )(command)
+
+    return decorate
+
+
+def _option(setting: Setting, flag: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    words = f"{setting.help}  [env: {setting.variable}; default: {setting.default}]"
+    if setting.kind is FLAG:
+        return click.option(f"{flag}/--no-{flag.removeprefix('--')}", setting.name, default=None, help=words)
+
+    def read(_: click.Context, __: click.Parameter, value: str | None) -> object:
+        try:
+            return None if value is None else setting.kind.read(value)
+        except ValueError as error:
+            quoted = "" if setting.is_secret else f" not {value!r}"
+            raise click.BadParameter(f"it takes {setting.kind.allowed},{quoted}".rstrip(",") + ".") from error
+
+    return click.option(flag, setting.name, callback=read, metavar=setting.kind.metavar, help=words)

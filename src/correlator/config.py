@@ -1,0 +1,385 @@
+"""One place for settings: what there is to set, what it means, and where a value comes from.
+
+A flag goes before the environment, the environment before `correlator.toml`, and that before the default. A setting is
+declared once, as a field of the class of the command that reads it; flags, documentation and messages follow from it.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from difflib import get_close_matches
+from inspect import get_annotations
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, get_args, get_type_hints
+
+from correlator.setting_kinds import (
+    BYTES,
+    DATABASE_URL,
+    FLAG,
+    NETWORKS,
+    ORIGINS,
+    PATH,
+    RATE,
+    SECRET,
+    TEXT,
+    TIME,
+    Bytes,
+    Kind,
+    Network,
+    Seconds,
+    one_of,
+    show_size,
+    whole,
+)
+
+PREFIX: Final = "CORRELATOR_"
+FILE_NAME: Final = "correlator.toml"
+FILE_VARIABLE: Final = PREFIX + "CONFIG"
+
+LogFormat: TypeAlias = Literal["console", "json"]
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+Formats: TypeAlias = Literal["warn", "enforce"]
+
+
+class SettingsError(Exception):
+    """Settings cannot be used. Its text names each place, what stands there and what may."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a field says of its setting."""
+
+    kind: Kind[Any]
+    help: str
+    default: str | None = None
+    """In words, where the value itself does not say enough."""
+
+
+def default_data_dir() -> Path:
+    # PostgreSQL does not run as root, and the user that runs it then could not enter root's home.
+    if os.geteuid() == 0:
+        return Path("/var/lib/correlator")
+    home = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (home if home.is_absolute() else Path.home() / ".local/share") / "correlator"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonSettings:
+    """What every command needs that keeps or reads anything."""
+
+    group: ClassVar[str] = "common"
+
+    data_dir: Annotated[
+        Path,
+        About(
+            PATH,
+            "Where Correlator keeps what it keeps in files: the embedded database, archive, checkpoints.",
+            "$XDG_DATA_HOME/correlator or ~/.local/share/correlator; as root /var/lib/correlator",
+        ),
+    ] = field(default_factory=default_data_dir)
+    database_url: Annotated[
+        str | None,
+        About(
+            DATABASE_URL,
+            "A PostgreSQL server to use instead of the embedded one.",
+            "none: the embedded one in the data directory",
+        ),
+    ] = field(default=None, repr=False)
+    log_format: Annotated[
+        LogFormat, About(one_of(get_args(LogFormat)), "Log lines for people, or one JSON object each.")
+    ] = "console"
+    log_level: Annotated[LogLevel, About(one_of(get_args(LogLevel)), "The least important lines to log.")] = "info"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings(CommonSettings):
+    """What `correlator serve` needs."""
+
+    group: ClassVar[str] = "server"
+
+    host: Annotated[str, About(TEXT, "The address to listen on; 0.0.0.0 or :: for all.")] = "127.0.0.1"
+    port: Annotated[int, About(whole(0, 65535), "The port to listen on; 0 takes a free one.")] = 8080
+    insecure: Annotated[
+        bool, About(FLAG, "Listen beyond this machine although there are no keys: anybody may send and read.")
+    ] = False
+    tls_certificate: Annotated[
+        Path | None, About(PATH, "A certificate (PEM, with its chain); the server then speaks HTTPS.")
+    ] = None
+    tls_key: Annotated[
+        Path | None, About(PATH, "The certificate's private key (PEM).", "none: in the certificate's file")
+    ] = None
+    tls_key_password: Annotated[str | None, About(SECRET, "What the private key is encrypted with.")] = field(
+        default=None, repr=False
+    )
+
+    max_event_bytes: Annotated[Bytes, About(BYTES, "The largest event, after unpacking.")] = 32_000_000
+    max_request_bytes: Annotated[Bytes, About(BYTES, "The largest body of a request, after unpacking.")] = 100_000_000
+    max_inflight_bytes: Annotated[
+        Bytes, About(BYTES, "The bodies of all requests at one time; beyond it the answer is 503.")
+    ] = 512_000_000
+    max_head_bytes: Annotated[
+        Bytes, About(BYTES, "The largest head of a request, its headers included; beyond it the answer is 431.")
+    ] = 64_000
+    max_batch_events: Annotated[int, About(whole(1), "The most events in one request.")] = 10_000
+    max_nesting: Annotated[int, About(whole(1), "How deep objects and arrays may stand inside each other.")] = 200
+    max_waiting_events: Annotated[
+        int, About(whole(1), "The most events that wait for their commit; beyond it the answer is 503.")
+    ] = 100_000
+    request_timeout: Annotated[
+        Seconds, About(TIME, "How long the head or the body of a request may take to arrive.")
+    ] = 60.0
+    shutdown_grace: Annotated[
+        Seconds, About(TIME, "How long requests may go on after the server was told to stop.")
+    ] = 30.0
+
+    # Above what one process stores: they stop a sender that has gone wild, and no backfill.
+    rate_limit_per_key: Annotated[
+        float, About(RATE, "Events per second from one key; beyond it the answer is 429. 0 is no limit.")
+    ] = 50_000.0
+    rate_limit_per_address: Annotated[
+        float, About(RATE, "Events per second from one address; beyond it the answer is 429. 0 is no limit.")
+    ] = 50_000.0
+    rate_limit_burst: Annotated[
+        Seconds, About(TIME, "How long a sender that is quiet saves up what it may send at once.")
+    ] = 10.0
+    trusted_proxies: Annotated[
+        tuple[Network, ...], About(NETWORKS, "Reverse proxies whose X-Forwarded-For is believed.")
+    ] = ()
+    cors_origins: Annotated[
+        tuple[str, ...], About(ORIGINS, "Origins whose pages may call the API from a browser; * for all.")
+    ] = ()
+
+    formats: Annotated[
+        Formats,
+        About(one_of(get_args(Formats)), "Whether a broken uuid, uri or date-time is a warning or an error."),
+    ] = "warn"
+    idempotency_window: Annotated[
+        Seconds, About(TIME, "How long an event that comes again is known as a duplicate.")
+    ] = 86_400.0
+    log_retention: Annotated[
+        Seconds, About(TIME, "How long the event log keeps events that every reader has passed.")
+    ] = 604_800.0
+    rejects_retention: Annotated[Seconds, About(TIME, "How long rejected events are kept.")] = 2_592_000.0
+    rejects_max_bytes: Annotated[
+        Bytes, About(BYTES, "What rejected events may take in all; beyond it the oldest go.")
+    ] = 1_000_000_000
+
+
+GROUPS: Final[tuple[type[CommonSettings], ...]] = (CommonSettings, ServerSettings)
+"""Every class of settings. A command's own is a table of `correlator.toml`."""
+
+S = TypeVar("S", bound=CommonSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known of a setting before anyone has set it."""
+
+    name: str
+    group: str
+    """`common`, or the command that reads it."""
+    kind: Kind[Any]
+    help: str
+    default: str
+    """In words."""
+    is_secret: bool
+    """Whether it is never quoted."""
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name.upper()
+
+    @property
+    def flag(self) -> str | None:
+        """A password has none: every user of the machine can read a process's arguments."""
+        return None if self.kind is SECRET else "--" + self.name.replace("_", "-")
+
+
+def settings_of(settings: type[CommonSettings]) -> tuple[Setting, ...]:
+    """What a command reads, the common ones first."""
+    hints = get_type_hints(settings, include_extras=True)
+    found = []
+    for each in fields(settings):
+        about: About = hints[each.name].__metadata__[0]
+        owner = next(base for base in settings.__mro__ if each.name in get_annotations(base))
+        default = about.default
+        if default is None and each.default is not MISSING:
+            default = "none" if each.default is None else about.kind.show(each.default)
+        found.append(
+            Setting(each.name, owner.__dict__["group"], about.kind, about.help, default or "", is_secret=not each.repr)
+        )
+    return tuple(found)
+
+
+def all_settings() -> tuple[Setting, ...]:
+    return tuple(setting for group in GROUPS for setting in settings_of(group) if setting.group == group.group)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A setting with the value that it has, as it may be shown, and where that comes from."""
+
+    setting: Setting
+    shown: str
+    origin: str
+    """The flag, the variable, the file, or `default`."""
+
+
+@dataclass(frozen=True)
+class Loaded(Generic[S]):
+    settings: S
+    origins: Mapping[str, str]
+    """Where each value comes from that is no default."""
+
+    def values(self) -> tuple[Value, ...]:
+        return tuple(
+            Value(setting, self._shown(setting), self.origins.get(setting.name, "default"))
+            for setting in settings_of(type(self.settings))
+        )
+
+    def _shown(self, setting: Setting) -> str:
+        value = getattr(self.settings, setting.name)
+        return "none" if value is None else setting.kind.show(value)
+
+
+def load(
+    settings: type[S],
+    *,
+    flags: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> Loaded[S]:
+    """The settings of one command. `flags` holds the values that were given on the command line, read already.
+
+    `file` is one that was named and has to be there; without it `CORRELATOR_CONFIG` is asked, and then
+    `correlator.toml` in the current directory read if there is one.
+    """
+    environ = os.environ if environ is None else environ
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    problems: list[str] = []
+    from_file = _read_file(file, environ, problems)
+    for setting in settings_of(settings):
+        in_file = from_file.get((settings.group, setting.name), from_file.get(("", setting.name)))
+        flag = (flags or {}).get(setting.name)
+        text = _in_environment(setting, environ)
+        if in_file is not None:
+            values[setting.name], origins[setting.name] = in_file
+        if text is not None:
+            try:
+                values[setting.name] = setting.kind.read(text)
+            except ValueError:
+                problems.append(_unreadable(setting, setting.variable, text))
+            origins[setting.name] = setting.variable
+        if flag is not None:
+            values[setting.name], origins[setting.name] = flag, setting.flag or setting.name
+    if problems:
+        raise SettingsError("\n".join(problems))
+    made = settings(**values)
+    _check_together(made, origins)
+    return Loaded(made, origins)
+
+
+def misspelt_variables(environ: Mapping[str, str] | None = None) -> list[str]:
+    """A sentence for each variable that looks like a setting with a slip of the pen.
+
+    Others are left in peace: Kubernetes, for one, makes variables of the same beginning.
+    """
+    known = {setting.variable for setting in all_settings()} | {FILE_VARIABLE}
+    return [
+        f"{name} is not a setting and has no effect; did you mean {near[0]}?"
+        for name in sorted(os.environ if environ is None else environ)
+        if name.startswith(PREFIX) and name not in known and (near := get_close_matches(name, known, 1, 0.9))
+    ]
+
+
+def _in_environment(setting: Setting, environ: Mapping[str, str]) -> str | None:
+    """What a variable holds; an empty one is none, as compose files and shells make them."""
+    text = environ.get(setting.variable)
+    # Kubernetes tells every container of a service named "correlator" like this; it is not about our port.
+    if setting.name == "port" and text is not None and text.startswith("tcp://"):
+        return None
+    return text or None
+
+
+def _read_file(
+    file: Path | None, environ: Mapping[str, str], problems: list[str]
+) -> dict[tuple[str, str], tuple[object, str]]:
+    """Values and where they stand, by table ("" for none) and name. The whole file is checked, whoever asks."""
+    named = file or (Path(environ[FILE_VARIABLE]) if environ.get(FILE_VARIABLE) else None)
+    path = named or Path(FILE_NAME)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        if named is None:
+            return {}
+        raise SettingsError(f"There is no file {path}, which --config or {FILE_VARIABLE} names.") from None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} cannot be read: it is not UTF-8.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path} is not TOML: {error}.") from error
+    tables = {group.group: settings_of(group) for group in GROUPS[1:]}
+    found: dict[tuple[str, str], tuple[object, str]] = {}
+    for key, value in content.items():
+        if key in tables and isinstance(value, dict):
+            for name, inner in value.items():
+                _take(found, (key, name), inner, {setting.name: setting for setting in tables[key]}, path, problems)
+        else:
+            known = {setting.name: setting for setting in all_settings()}
+            _take(found, ("", key), value, known, path, problems)
+    return found
+
+
+def _take(
+    found: dict[tuple[str, str], tuple[object, str]],
+    at: tuple[str, str],
+    value: object,
+    known: Mapping[str, Setting],
+    path: Path,
+    problems: list[str],
+) -> None:
+    table, name = at
+    setting = known.get(name)
+    if setting is None:
+        names = [*known, *(() if table else (group.group for group in GROUPS[1:]))]
+        near = get_close_matches(name.replace("-", "_").lower(), names, 1)
+        advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(names))}."
+        where = f"In [{table}] of {path}" if table else f"In {path}"
+        problems.append(f"{where}: {name} is not a setting; {advice}")
+        return
+    where = f"{name} in [{table}] of {path}" if table else f"{name} in {path}"
+    try:
+        if setting.kind is PATH:  # from where the file is, so that it means the same wherever one stands
+            value = path.absolute().parent / Path(TEXT.read(value)).expanduser()
+        found[at] = setting.kind.read(value), str(path)
+    except (ValueError, RuntimeError):
+        problems.append(_unreadable(setting, where, value))
+
+
+_LONGEST_QUOTED: Final = 60
+
+
+def _unreadable(setting: Setting, where: str, value: object) -> str:
+    if setting.is_secret:
+        return f"{where} cannot be used; it must be {setting.kind.allowed}."
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    text = text if len(text) <= _LONGEST_QUOTED else text[:_LONGEST_QUOTED] + "…"
+    return f"{where} is {text}; it must be {setting.kind.allowed}."
+
+
+def _check_together(settings: CommonSettings, origins: Mapping[str, str]) -> None:
+    """What each setting alone cannot say."""
+    if not isinstance(settings, ServerSettings):
+        return
+    if settings.tls_certificate is None and (settings.tls_key is not None or settings.tls_key_password is not None):
+        name = "tls_key" if settings.tls_key is not None else "tls_key_password"
+        raise SettingsError(f"{name} (from {origins[name]}) needs tls_certificate beside it.")
+    if settings.max_inflight_bytes < settings.max_request_bytes:
+        raise SettingsError(
+            f"max_inflight_bytes ({show_size(settings.max_inflight_bytes)}) is less than max_request_bytes "
+            f"({show_size(settings.max_request_bytes)}): such a request could never be "
+            "taken. Raise the one or lower the other."
+        )

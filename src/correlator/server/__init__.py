@@ -1,0 +1,1 @@
+"""HTTP: events come in, answers go out."""

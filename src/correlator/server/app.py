@@ -1,0 +1,175 @@
+"""The server, put together: what stands behind each path, and what has to run beside the requests."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from correlator import __version__
+from correlator.config import ServerSettings
+from correlator.rulebook.policy import Policy
+from correlator.server import answers, openapi_page
+from correlator.server.auth import KeyCache
+from correlator.server.bodies import BodyReader, Budget
+from correlator.server.edge import Edge, Routes
+from correlator.server.exchange import Handler, Request, Response, answer
+from correlator.server.group_commit import Committed, GroupCommit
+from correlator.server.group_commit import Limits as CommitLimits
+from correlator.server.housekeeping import Housekeeping, Kept
+from correlator.server.ingest import Ingest
+from correlator.server.limits import Buckets, ClientAddress, Limits
+from correlator.server.metrics import CONTENT_TYPE, Metrics
+from correlator.server.openapi import document
+from correlator.server.problems import unavailable
+from correlator.server.request_log import Log
+from correlator.store.database import Database
+
+
+class App:
+    """One server on one database. `edge` is what uvicorn runs."""
+
+    def __init__(self, settings: ServerSettings, database: Database, keys: KeyCache, log: Log) -> None:
+        self._began = time.monotonic()
+        self.metrics = Metrics(__version__)
+        self._budget = Budget(settings.max_inflight_bytes)
+        self._commits = GroupCommit(
+            database,
+            CommitLimits(max_waiting_events=settings.max_waiting_events),
+            remembered=timedelta(seconds=settings.idempotency_window),
+            on_commit=self._count_commit,
+        )
+        self._housekeeping = Housekeeping(
+            database,
+            Kept(
+                idempotency=timedelta(seconds=settings.idempotency_window),
+                log=timedelta(seconds=settings.log_retention),
+                rejects=timedelta(seconds=settings.rejects_retention),
+                reject_bytes=settings.rejects_max_bytes,
+            ),
+        )
+        limits = Limits(
+            Buckets(settings.rate_limit_per_key, settings.rate_limit_burst),
+            Buckets(settings.rate_limit_per_address, settings.rate_limit_burst),
+        )
+        bodies = BodyReader(
+            max_bytes=settings.max_request_bytes, receive_seconds=settings.request_timeout, budget=self._budget
+        )
+        ingest = Ingest(
+            bodies=bodies,
+            commits=self._commits,
+            limits=limits,
+            metrics=self.metrics,
+            policy=Policy(formats=settings.formats),
+            max_event_bytes=settings.max_event_bytes,
+            max_batch_events=settings.max_batch_events,
+            max_nesting=settings.max_nesting,
+        )
+        self._watch()
+        self.edge = Edge(
+            self._routes(settings, ingest),
+            keys=keys,
+            budget=self._budget,
+            limits=limits,
+            addresses=ClientAddress(settings.trusted_proxies),
+            log=log,
+            metrics=self.metrics,
+            cors_origins=settings.cors_origins,
+            lifespan=self._lifespan,
+        )
+
+    def _routes(self, settings: ServerSettings, ingest: Ingest) -> Routes:
+        routes = Routes()
+        routes.add("POST", "/api/v1/lineage", ingest.one, scope="ingest")
+        routes.add("POST", "/api/v1/lineage/batch", ingest.batch, scope="ingest")
+        routes.add("POST", "/api/v1/lineage/events", ingest.events, scope="ingest")
+        routes.add("GET", "/ping", self._ping, is_quiet=True)
+        routes.add("GET", "/ready", self._ready, is_quiet=True)
+        routes.add("GET", "/health", self._health, is_quiet=True)
+        routes.add("GET", "/metrics", self._metrics_page, is_quiet=True)
+        described = document(settings, __version__)
+        routes.add("GET", "/openapi.json", _always(answer(described)))
+        routes.add("GET", "/docs", _always(Response(200, openapi_page.page(described), openapi_page.HEADERS)))
+        return routes
+
+    @asynccontextmanager
+    async def _lifespan(self) -> AsyncIterator[None]:
+        self._commits.start()
+        self._housekeeping.start()
+        try:
+            yield
+        finally:
+            await self._commits.stop()
+            self._housekeeping.stop()
+
+    async def _ping(self, _: Request) -> Response:
+        return answer(answers.Ping())
+
+    async def _ready(self, _: Request) -> Response:
+        trouble = self._commits.trouble
+        if trouble is not None:
+            raise unavailable(f"Events cannot be stored: {trouble}.")
+        return answer(answers.Ready())
+
+    async def _health(self, _: Request) -> Response:
+        is_up = self._commits.trouble is None
+        sight = self._housekeeping.sight
+        return answer(
+            answers.Health(
+                status="ok" if is_up else "degraded",
+                version=__version__,
+                database="up" if is_up else "down",
+                uptime_seconds=time.monotonic() - self._began,
+                waiting_events=self._commits.waiting_events,
+                in_flight_bytes=self._budget.used,
+                log_head=None if sight is None else sight.log_head,
+            )
+        )
+
+    async def _metrics_page(self, _: Request) -> Response:
+        return Response(200, self.metrics.render(), ((b"content-type", CONTENT_TYPE.encode()),))
+
+    def _count_commit(self, committed: Committed) -> None:
+        self.metrics.commit_events.observe(committed.stored + committed.duplicates + committed.rejected)
+        self.metrics.commit_seconds.observe(committed.seconds)
+
+    def _watch(self) -> None:
+        gauge = self.metrics.gauge
+        gauge(
+            "correlator_waiting_events",
+            "Events that wait for their commit.",
+            lambda: self._commits.waiting_events,
+        )
+        gauge("correlator_in_flight_bytes", "Bytes of the bodies of requests.", lambda: self._budget.used)
+        gauge(
+            "correlator_database_up",
+            "Whether events can be stored.",
+            lambda: float(self._commits.trouble is None),
+        )
+        sight = self._housekeeping
+        gauge(
+            "correlator_log_head_position",
+            "The position of the newest event in the log.",
+            lambda: None if sight.sight is None else sight.sight.log_head,
+        )
+        gauge(
+            "correlator_rejected_events_kept",
+            "Rejected events that can still be looked at.",
+            lambda: None if sight.sight is None else sight.sight.rejected_events,
+        )
+        gauge(
+            "correlator_rejected_bytes_kept",
+            "What they take.",
+            lambda: None if sight.sight is None else sight.sight.rejected_bytes,
+        )
+        gauge(
+            "correlator_rejected_events_capped",
+            "Rejected events that were removed before their time, for want of room (rejects_max_bytes).",
+            lambda: None if sight.sight is None else sight.sight.capped_events,
+        )
+
+
+def _always(response: Response) -> Handler:
+    async def handler(_: Request) -> Response:
+        return response
+
+    return handler

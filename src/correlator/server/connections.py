@@ -1,0 +1,110 @@
+"""Connections that nobody can fill or hold open for nothing, before there is a request that the edge could judge.
+
+uvicorn bounds neither the size of a request's head nor the time that it takes. Both are checked here where it costs
+nothing: once for each piece that comes in, and with a timer only for a head that does not come in one piece.
+"""
+
+import asyncio
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from correlator.server import problems
+from correlator.server.correlation_id import CorrelationIds
+from correlator.server.problems import BAD_REQUEST, HEAD_TOO_LARGE, HttpProblem
+
+_PHRASES: Final = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
+_ids = CorrelationIds()
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """A connection whose heads (and trailers) are bounded in bytes, and have to be whole after some time."""
+
+    max_head_bytes = 64 * 1024
+    head_seconds = 60.0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._unfinished = 0
+        """Bytes that have come since the last thing that was whole: a head, a piece of a body, a message."""
+        self._patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as its parent has it
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._progress()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._unfinished += len(data)
+        super().data_received(data)
+        if self._unfinished:
+            if self._unfinished > self.max_head_bytes:
+                self._refuse()
+            elif self._patience is None:
+                self._wait()
+
+    def on_headers_complete(self) -> None:
+        self._progress()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._progress()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._progress()
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._answer(HttpProblem(BAD_REQUEST, f"This is no HTTP/1.1. {msg}"))
+
+    def _progress(self) -> None:
+        self._unfinished = 0
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _wait(self) -> None:
+        self._patience = self.loop.call_later(self.head_seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        self._patience = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def _refuse(self) -> None:
+        if self.transport.is_closing():
+            return
+        # Before the first request there is no cycle, whatever its type says.
+        if not getattr(self.cycle, "response_complete", True):
+            # Trailers without end: their request is being served, and nothing can be said before its answer.
+            self.transport.close()
+            return
+        told = f"The head of the request has more than {self.max_head_bytes:,} bytes (max_head_bytes)."
+        self._answer(HttpProblem(HEAD_TOO_LARGE, told))
+
+    def _answer(self, problem: HttpProblem) -> None:
+        """There is no request yet that could be answered in the usual way."""
+        self._progress()
+        correlation_id = _ids.take(None)
+        answer = problems.response(problem, "/", correlation_id)
+        lines = [
+            b"HTTP/1.1 %d %s" % (answer.status, _PHRASES[answer.status]),
+            *(name + b": " + value for name, value in answer.headers),
+            b"content-length: %d" % len(answer.body),
+            b"x-correlation-id: " + correlation_id.encode(),
+            b"connection: close",
+            b"",
+        ]
+        self.transport.write(b"\r\n".join(lines) + b"\r\n" + answer.body)
+        self.transport.close()
+
+
+def bounded(*, max_head_bytes: int, head_seconds: float) -> type[BoundedConnection]:
+    """The class of connections with these limits, for uvicorn's option `http`."""
+    return type(
+        "BoundedConnection", (BoundedConnection,), {"max_head_bytes": max_head_bytes, "head_seconds": head_seconds}
+    )

@@ -1,0 +1,312 @@
+"""The three doors for events: judge, keep, answer. Everything that is derived from an event is the pipeline's work."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import Final
+
+import msgspec
+
+from correlator.rulebook.decode import judge
+from correlator.rulebook.events import Event, Rejection, RunEvent
+from correlator.rulebook.policy import CORRELATOR, Policy
+from correlator.rulebook.problems import ROOT, Problem
+from correlator.rulebook.run_cycle import CycleError, is_single_run_batch, validate_event_sequence
+from correlator.server import answers
+from correlator.server.bodies import BodyReader, BrokenBody
+from correlator.server.exchange import EventCounts, Request, Response, answer, encode
+from correlator.server.group_commit import GroupCommit, Unavailable
+from correlator.server.limits import Limits
+from correlator.server.metrics import Metrics
+from correlator.server.nesting import is_nested_deeper_than
+from correlator.server.problems import (
+    BROKEN_RUN_CYCLE,
+    INVALID_EVENTS,
+    NOT_JSON,
+    TOO_LARGE,
+    HttpProblem,
+    Kind,
+    unavailable,
+)
+from correlator.store.event_log import entry_of
+from correlator.store.rejects import Reject
+
+_LONGEST_TURN: Final = 0.004
+"""Seconds of judging after which other requests get their turn."""
+_EVENTS_A_LOOK: Final = 16
+
+_NOT_EVEN_JSON: Final = frozenset({"invalid_json", "invalid_utf8"})
+_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+Verdict = Event | Rejection
+
+
+class Ingest:
+    def __init__(  # noqa: PLR0913 (the parts that it joins and its limits, each by its name)
+        self,
+        *,
+        bodies: BodyReader,
+        commits: GroupCommit,
+        limits: Limits,
+        metrics: Metrics,
+        policy: Policy = CORRELATOR,
+        max_event_bytes: int = 32_000_000,
+        max_batch_events: int = 10_000,
+        max_nesting: int = 200,
+    ) -> None:
+        self._bodies = bodies
+        self._commits = commits
+        self._limits = limits
+        self._metrics = metrics
+        self._policy = policy
+        self._max_event_bytes = max_event_bytes
+        self._max_batch_events = max_batch_events
+        self._max_nesting = max_nesting
+
+    async def one(self, request: Request) -> Response:
+        """`POST /api/v1/lineage`: one event, as every official client sends it."""
+        body = await self._read(request)
+        self._limits.admit(request, 1)
+        verdict = self._judge(body)
+        if isinstance(verdict, Rejection):
+            if body[:1] == b"[" and _kind_of(verdict) is INVALID_EVENTS:
+                message = f"{ROOT}: expected one event; an array goes to /api/v1/lineage/events"
+                verdict = Rejection(raw=body, errors=(Problem(ROOT, "type", message),))
+            await self._reject(request, verdict)
+            raise _refusal_of_one(verdict)
+        stored = await self._keep_one(request, verdict)
+        said = answers.Stored("stored" if stored else "duplicate", request.correlation_id, _told(verdict))
+        return answer(said)
+
+    async def batch(self, request: Request) -> Response:
+        """`POST /api/v1/lineage/batch`: the batch contract of OpenLineage."""
+        body = await self._read(request)
+        raws = await self._split(request, body)
+        if raws is None:
+            self._limits.admit(request, 1)
+            rejection = self._no_array(body)
+            await self._reject(request, rejection)
+            raise _refusal_of_one(rejection)
+        verdicts = await self._judge_all(raws)
+        await self._keep(request, verdicts)
+        failed = [
+            answers.FailedEvent(index, verdict.sentence, retriable=False)
+            for index, verdict in enumerate(verdicts)
+            if isinstance(verdict, Rejection)
+        ]
+        summary = answers.BatchSummary(len(verdicts), len(verdicts) - len(failed), len(failed), 0, len(failed))
+        said = answers.BatchAnswer("partial_success" if failed else "success", summary, failed, request.correlation_id)
+        return answer(said)
+
+    async def events(self, request: Request) -> Response:
+        """`POST /api/v1/lineage/events`: one event or an array, a result for each, and the run cycle judged."""
+        body = await self._read(request)
+        elements = await self._split(request, body)
+        if elements is None:
+            self._limits.admit(request, 1)
+        raws = [body] if elements is None else elements
+        verdicts = await self._judge_all(raws)
+        if len(raws) == 1 and isinstance(verdicts[0], Rejection) and _kind_of(verdicts[0]) is not INVALID_EVENTS:
+            await self._reject(request, verdicts[0])
+            raise _refusal_of_one(verdicts[0])
+        await self._judge_cycle(request, verdicts)
+        stored = await self._keep(request, verdicts)
+        return _events_answer(request, verdicts, stored)
+
+    async def _read(self, request: Request) -> bytes:
+        """The body, unpacked. One that cannot be unpacked is kept as it came."""
+        try:
+            return await self._bodies.read(request)
+        except BrokenBody as broken:
+            problem = Problem(ROOT, "invalid_json", broken.detail)
+            await self._reject(request, Rejection(raw=broken.raw, errors=(problem,)))
+            raise
+
+    # --- judging
+
+    def _judge(self, raw: bytes) -> Verdict:
+        if len(raw) > self._max_event_bytes:
+            most = f"{self._max_event_bytes:,}"
+            message = f"the event has {len(raw):,} bytes; the limit is {most} (max_event_bytes)"
+            return Rejection(raw=raw, errors=(Problem(ROOT, "too_large", message),))
+        if is_nested_deeper_than(self._max_nesting, raw):
+            message = f"the event is nested deeper than {self._max_nesting:,} levels (max_nesting)"
+            return Rejection(raw=raw, errors=(Problem(ROOT, "too_deep", message),))
+        return judge(raw, self._policy)
+
+    async def _judge_all(self, raws: Sequence[bytes | msgspec.Raw]) -> list[Verdict]:
+        """In turns, so that a large batch holds nobody up."""
+        verdicts: list[Verdict] = []
+        turn_ends = perf_counter() + _LONGEST_TURN
+        for number, raw in enumerate(raws):
+            if number % _EVENTS_A_LOOK == 0 and perf_counter() > turn_ends:
+                await asyncio.sleep(0)
+                turn_ends = perf_counter() + _LONGEST_TURN
+            verdicts.append(self._judge(bytes(raw)))
+        return verdicts
+
+    async def _split(self, request: Request, body: bytes) -> list[msgspec.Raw] | None:
+        """The elements of an array, as they were written; None for a body that is some other value."""
+        try:
+            elements = _elements(body.removeprefix(b"\xef\xbb\xbf"))
+        except msgspec.ValidationError:
+            return None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # Not JSON from beginning to end, which judging the whole says in better words.
+            if body.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"[":
+                return None
+            self._limits.admit(request, 1)
+            rejection = self._not_json(body)
+            await self._reject(request, rejection)
+            raise _refusal_of_one(rejection) from None
+        if len(elements) > self._max_batch_events:
+            most = f"{self._max_batch_events:,}"
+            raise HttpProblem(
+                TOO_LARGE,
+                f"The request has {len(elements):,} events; the limit is {most} (max_batch_events). "
+                "Nothing was stored: send them in several requests.",
+            )
+        self._limits.admit(request, len(elements))
+        return elements
+
+    def _no_array(self, body: bytes) -> Rejection:
+        """The refusal of a body that is some other value than an array."""
+        verdict = self._judge(body)
+        if isinstance(verdict, Rejection) and _kind_of(verdict) is not INVALID_EVENTS:
+            return verdict
+        message = f"{ROOT}: expected an array of events; one event alone goes to /api/v1/lineage"
+        return Rejection(raw=body, errors=(Problem(ROOT, "type", message),))
+
+    def _not_json(self, body: bytes) -> Rejection:
+        rejection = judge(body, self._policy)
+        if isinstance(rejection, Rejection) and _NOT_EVEN_JSON.intersection(error.rule for error in rejection.errors):
+            return rejection
+        return Rejection(raw=body, errors=(Problem(ROOT, "invalid_json", "the body is not valid JSON"),))
+
+    async def _judge_cycle(self, request: Request, verdicts: Sequence[Verdict]) -> None:
+        """Layer 2. A run that cannot have gone this way refuses the whole request."""
+        events = [verdict for verdict in verdicts if not isinstance(verdict, Rejection)]
+        if len(events) < 2 or not is_single_run_batch(events):  # noqa: PLR2004 (one event has no sequence)
+            return
+        try:
+            validate_event_sequence([event for event in events if isinstance(event, RunEvent)])
+        except CycleError as error:
+            problem = Problem(ROOT, error.rule, str(error))
+            rejects = [
+                _reject(request, verdict, 1, verdict.errors)
+                if isinstance(verdict, Rejection)
+                else _reject(request, verdict, 2, (problem,))
+                for verdict in verdicts
+            ]
+            await self._commit(request, (), rejects)
+            raise HttpProblem(BROKEN_RUN_CYCLE, str(error), members={"rule": error.rule}) from error
+
+    # --- keeping
+
+    async def _keep_one(self, request: Request, event: Event) -> bool:
+        try:
+            (stored,) = await self._commits.submit((entry_of(event),))
+        except Unavailable as reason:
+            raise _try_again(reason) from reason
+        request.events = EventCounts(1, 1, 0, 0) if stored else EventCounts(1, 0, 1, 0)
+        return stored
+
+    async def _keep(self, request: Request, verdicts: Sequence[Verdict]) -> list[bool]:
+        events = [verdict for verdict in verdicts if not isinstance(verdict, Rejection)]
+        rejects = [
+            _reject(request, verdict, 1, verdict.errors) for verdict in verdicts if isinstance(verdict, Rejection)
+        ]
+        return await self._commit(request, events, rejects)
+
+    async def _reject(self, request: Request, rejection: Rejection) -> None:
+        await self._commit(request, (), [_reject(request, rejection, 1, rejection.errors)])
+
+    async def _commit(self, request: Request, events: Sequence[Event], rejects: Sequence[Reject]) -> list[bool]:
+        if not events and not rejects:
+            request.events = EventCounts(0, 0, 0, 0)
+            return []
+        entries = []
+        turn_ends = perf_counter() + _LONGEST_TURN
+        for event in events:
+            entries.append(entry_of(event))
+            if len(entries) % _EVENTS_A_LOOK == 0 and perf_counter() > turn_ends:
+                await asyncio.sleep(0)
+                turn_ends = perf_counter() + _LONGEST_TURN
+        try:
+            stored = await self._commits.submit(entries, rejects)
+        except Unavailable as reason:
+            raise _try_again(reason) from reason
+        for reject in rejects:
+            self._metrics.rejected.add((reject.problems[0].rule,))
+        count = sum(stored)
+        request.events = EventCounts(len(events) + len(rejects), count, len(events) - count, len(rejects))
+        return stored
+
+
+def _reject(request: Request, verdict: Verdict, layer: int, problems: tuple[Problem, ...]) -> Reject:
+    caller = request.caller
+    return Reject(
+        raw=verdict.raw,
+        layer=layer,
+        problems=problems,
+        kind=verdict.kind,
+        producer=verdict.producer,
+        sent_by=None if caller is None else caller.name,
+        correlation_id=request.correlation_id,
+    )
+
+
+def _try_again(reason: Unavailable) -> HttpProblem:
+    return unavailable(
+        f"{reason}. Nothing of this request is acknowledged: send it again, no event is stored twice.",
+        retry_after=reason.retry_after,
+    )
+
+
+def _kind_of(rejection: Rejection) -> Kind:
+    rules = {error.rule for error in rejection.errors}
+    if rules & _NOT_EVEN_JSON:
+        return NOT_JSON
+    return TOO_LARGE if "too_large" in rules else INVALID_EVENTS
+
+
+def _refusal_of_one(rejection: Rejection) -> HttpProblem:
+    members: dict[str, object] = {"errors": rejection.errors}
+    if rejection.warnings:
+        members["warnings"] = rejection.warnings
+    return HttpProblem(_kind_of(rejection), rejection.sentence, members=members)
+
+
+def _told(verdict: Verdict) -> list[Problem] | msgspec.UnsetType:
+    return list(verdict.warnings) if verdict.warnings else msgspec.UNSET
+
+
+def _events_answer(request: Request, verdicts: Sequence[Verdict], stored: Sequence[bool]) -> Response:
+    outcomes = iter(stored)
+    results = [
+        _result(index, verdict, stored=not isinstance(verdict, Rejection) and next(outcomes))
+        for index, verdict in enumerate(verdicts)
+    ]
+    now = sum(stored)
+    failed = len(verdicts) - len(stored)
+    said = answers.EventsAnswer(
+        correlation_id=request.correlation_id,
+        timestamp=datetime.now(UTC),
+        stored=now,
+        duplicates=len(stored) - now,
+        failed=failed,
+        results=results,
+        summary=answers.EventsSummary(len(verdicts), len(stored), failed),
+    )
+    if failed and failed == len(verdicts):
+        detail = results[0].message if failed == 1 else f"All {failed:,} events were refused: see results."
+        raise HttpProblem(INVALID_EVENTS, detail, members=msgspec.structs.asdict(said))
+    return Response(207 if failed else 200, encode(said))
+
+
+def _result(index: int, verdict: Verdict, *, stored: bool) -> answers.EventResult:
+    if isinstance(verdict, Rejection):
+        sentence = verdict.sentence
+        return answers.EventResult(index, 422, "error", sentence, sentence, list(verdict.errors), _told(verdict))
+    return answers.EventResult(index, 200, "success", "stored" if stored else "duplicate", warnings=_told(verdict))

@@ -1,0 +1,247 @@
+"""Figures for Prometheus (text format 0.0.4): counters, gauges and histograms, and the ones that the server keeps.
+
+Made for being counted in the middle of a request: to observe is a look into a dict and an addition. Each series has one
+thread that writes it (the event loop its own, a committer its own), so nothing is locked; whoever renders only reads.
+"""
+
+import os
+import resource
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_DURATIONS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SIZES: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
+_MOST_SERIES = 1000
+"""A label whose values a client could choose would otherwise fill the memory."""
+_OTHER = "other"
+
+
+class Metric(Protocol):
+    def lines(self) -> Iterator[str]:
+        """The metric as Prometheus reads it, HELP and TYPE first."""
+
+
+class Counter:
+    """It only ever grows. One series for each combination of the labels' values."""
+
+    def __init__(self, name: str, about: str, labels: Sequence[str] = ()) -> None:
+        self._name = name
+        self._about = about
+        self._labels = tuple(labels)
+        self._counts: dict[tuple[str | int, ...], float] = {} if self._labels else {(): 0}
+
+    def add(self, labels: tuple[str | int, ...] = (), amount: float = 1) -> None:
+        try:
+            self._counts[labels] += amount
+        except KeyError:
+            if len(self._counts) >= _MOST_SERIES:
+                labels = (_OTHER,) * len(self._labels)
+            self._counts[labels] = self._counts.get(labels, 0) + amount
+
+    def value(self, labels: tuple[str | int, ...] = ()) -> float:
+        return self._counts.get(labels, 0)
+
+    def lines(self) -> Iterator[str]:
+        yield from _head(self._name, "counter", self._about)
+        for labels, count in list(self._counts.items()):
+            yield f"{self._name}{_labelled(self._labels, labels)} {_number(count)}"
+
+
+class Gauge:
+    """A value that is asked for when somebody looks. What cannot be told (None) is left out."""
+
+    def __init__(self, name: str, about: str, read: Callable[[], float | None], *, kind: str = "gauge") -> None:
+        self._name = name
+        self._about = about
+        self._read = read
+        self._kind = kind
+
+    def lines(self) -> Iterator[str]:
+        value = self._read()
+        if value is not None:
+            yield from _head(self._name, self._kind, self._about)
+            yield f"{self._name} {_number(value)}"
+
+
+class Info:
+    """A gauge that is always 1: what it says stands in its labels."""
+
+    def __init__(self, name: str, about: str, labels: dict[str, str]) -> None:
+        self._name = name
+        self._about = about
+        self._values = labels
+
+    def lines(self) -> Iterator[str]:
+        yield from _head(self._name, "gauge", self._about)
+        yield f"{self._name}{_labelled(tuple(self._values), tuple(self._values.values()))} 1"
+
+
+class Histogram:
+    """How often a value fell below each bound, with their sum and their number."""
+
+    def __init__(
+        self, name: str, about: str, bounds: Sequence[float] = _DURATIONS, *, labels: Sequence[str] = ()
+    ) -> None:
+        self._name = name
+        self._about = about
+        self._bounds = tuple(bounds)
+        self._labels = tuple(labels)
+        self._series: dict[tuple[str | int, ...], list[float]] = {}
+        if not self._labels:
+            self._new(())
+
+    def observe(self, value: float, labels: tuple[str | int, ...] = ()) -> None:
+        series = self._series.get(labels) or self._new(labels)
+        series[bisect_left(self._bounds, value)] += 1
+        series[-1] += value
+
+    def _new(self, labels: tuple[str | int, ...]) -> list[float]:
+        if len(self._series) >= _MOST_SERIES:
+            labels = (_OTHER,) * len(self._labels)
+        # One count for each bound, one for what is above them all, and the sum.
+        return self._series.setdefault(labels, [0] * (len(self._bounds) + 1) + [0.0])
+
+    def lines(self) -> Iterator[str]:
+        yield from _head(self._name, "histogram", self._about)
+        names = (*self._labels, "le")
+        for labels, series in list(self._series.items()):
+            *counts, total = tuple(series)
+            below = 0.0
+            for bound, count in zip((*map(_number, self._bounds), "+Inf"), counts, strict=True):
+                below += count
+                yield f"{self._name}_bucket{_labelled(names, (*labels, bound))} {_number(below)}"
+            yield f"{self._name}_sum{_labelled(self._labels, labels)} {_number(total)}"
+            yield f"{self._name}_count{_labelled(self._labels, labels)} {_number(below)}"
+
+
+class Metrics:
+    """What the server counts. Names and labels are documented in docs/http.md; programs rely on them."""
+
+    def __init__(self, version: str) -> None:
+        self._metrics: list[Metric] = []
+        self.requests = self._counter(
+            "correlator_http_requests_total", "Requests by endpoint and status.", ("endpoint", "status")
+        )
+        self.request_seconds = self._histogram(
+            "correlator_http_request_duration_seconds",
+            "From the first line of a request to the end of its answer.",
+            _DURATIONS,
+            ("endpoint",),
+        )
+        self.refused = self._counter(
+            "correlator_http_refused_total",
+            "Requests refused as a whole, by the slug of the problem (see /docs).",
+            ("reason",),
+        )
+        self.body_bytes = self._counter("correlator_http_body_bytes_total", "Bytes of bodies as they were sent.")
+        self.events = self._counter(
+            "correlator_events_total",
+            "Events by endpoint and outcome: received = stored + duplicate + rejected.",
+            ("endpoint", "outcome"),
+        )
+        self.rejected = self._counter(
+            "correlator_events_rejected_total", "Rejected events by the rule of their first error.", ("rule",)
+        )
+        self.commit_events = self._histogram(
+            "correlator_group_commit_events", "Events that one transaction carried.", _SIZES
+        )
+        self.commit_seconds = self._histogram(
+            "correlator_group_commit_duration_seconds",
+            "How long one transaction took, from its first row to its commit.",
+        )
+        self.embedded_restarts = self._counter(
+            "correlator_embedded_restarts_total", "How often the embedded PostgreSQL died and was started again."
+        )
+        self.add(Info("correlator_build_info", "The version that runs.", {"version": version, "python": _python()}))
+        for gauge in _process_gauges():
+            self.add(gauge)
+
+    def add(self, metric: Metric) -> None:
+        self._metrics.append(metric)
+
+    def gauge(self, name: str, about: str, read: Callable[[], float | None]) -> None:
+        """Something that another part knows and that is asked when somebody looks."""
+        self.add(Gauge(name, about, read))
+
+    def count_events(self, endpoint: str, received: int, stored: int, duplicates: int, rejected: int) -> None:
+        add = self.events.add
+        add((endpoint, "received"), received)
+        if stored:
+            add((endpoint, "stored"), stored)
+        if duplicates:
+            add((endpoint, "duplicate"), duplicates)
+        if rejected:
+            add((endpoint, "rejected"), rejected)
+
+    def render(self) -> bytes:
+        return "".join(f"{line}\n" for metric in self._metrics for line in metric.lines()).encode()
+
+    def _counter(self, name: str, about: str, labels: Sequence[str] = ()) -> Counter:
+        counter = Counter(name, about, labels)
+        self.add(counter)
+        return counter
+
+    def _histogram(
+        self, name: str, about: str, bounds: Sequence[float] = _DURATIONS, labels: Sequence[str] = ()
+    ) -> Histogram:
+        histogram = Histogram(name, about, bounds, labels=labels)
+        self.add(histogram)
+        return histogram
+
+
+def _head(name: str, kind: str, about: str) -> tuple[str, str]:
+    escaped = about.replace("\\", "\\\\").replace("\n", "\\n")
+    return f"# HELP {name} {escaped}", f"# TYPE {name} {kind}"
+
+
+def _labelled(names: Sequence[str], values: Sequence[str | int]) -> str:
+    if not names:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True)) + "}"
+
+
+def _escaped(value: str | int) -> str:
+    return str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
+def _python() -> str:
+    return ".".join(map(str, sys.version_info[:3]))
+
+
+def _process_gauges() -> tuple[Gauge, ...]:
+    """The names that Prometheus's own clients use. Elsewhere than on Linux some are missing."""
+    started_at = time.time()
+    page = os.sysconf("SC_PAGE_SIZE")
+    return (
+        Gauge("process_cpu_seconds_total", "User and system time of this process.", time.process_time, kind="counter"),
+        Gauge("process_start_time_seconds", "When the server started, as Unix time.", lambda: started_at),
+        Gauge("process_resident_memory_bytes", "Memory of this process.", lambda: _resident_pages(page)),
+        Gauge("process_open_fds", "Open file descriptors.", _open_descriptors),
+        Gauge(
+            "process_max_fds", "The limit of file descriptors.", lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        ),
+    )
+
+
+def _resident_pages(page: int) -> float | None:
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * page
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _open_descriptors() -> float | None:
+    try:
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+    except OSError:
+        return None

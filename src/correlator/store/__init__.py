@@ -1,0 +1,1 @@
+"""PostgreSQL: what Correlator keeps, and how it is asked for."""

@@ -1,0 +1,97 @@
+"""A real PostgreSQL for the tests: the embedded one, or the server that CORRELATOR_TEST_DATABASE_URL names.
+
+The variable is a `postgresql://…` URI of a role that may create databases. The tests are the same for both.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from correlator.store.database import Database
+from correlator.store.embedded import EmbeddedPostgres
+from correlator.store.migrations import migrate
+
+
+class Postgres(Protocol):
+    """A server, by one of its databases: what is created through it is found with `database_url`."""
+
+    @property
+    def url(self) -> str: ...
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    """A new directory for `--data-dir`. Unlike `tmp_path` the user who runs PostgreSQL for root can get there."""
+    with reachable_directory() as directory:
+        yield directory
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    external = os.environ.get("CORRELATOR_TEST_DATABASE_URL")
+    if external:
+        yield Database(external)
+        return
+    with reachable_directory() as directory, EmbeddedPostgres.open(directory / "postgres") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres: Postgres) -> Iterator[str]:
+    """The name of a database with all migrations, to be copied."""
+    with new_database(postgres) as name:
+        migrate(Database(database_url(postgres, name)))
+        yield name
+
+
+@pytest.fixture
+def database(postgres: Postgres, migrated_template: str) -> Iterator[Database]:
+    """A database for this test alone, with all migrations."""
+    with new_database(postgres, migrated_template) as name:
+        yield Database(database_url(postgres, name))
+
+
+@pytest.fixture
+def empty_database(postgres: Postgres) -> Iterator[Database]:
+    """A database for this test alone, without a single migration."""
+    with new_database(postgres) as name:
+        yield Database(database_url(postgres, name))
+
+
+@contextmanager
+def new_database(postgres: Postgres, template: str = "template1") -> Iterator[str]:
+    name = f"correlator_test_{uuid4().hex}"
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+        )
+    try:
+        yield name
+    finally:
+        with psycopg.connect(postgres.url, autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def database_url(postgres: Postgres, name: str) -> str:
+    """The server's URI with another database; of a parameter that is given twice the last one counts."""
+    return f"{postgres.url}{'&' if '?' in postgres.url else '?'}dbname={name}"
+
+
+@contextmanager
+def reachable_directory() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="correlator-test-"))
+    try:
+        if os.geteuid() == 0:
+            directory.chmod(0o711)
+        yield directory
+    finally:
+        shutil.rmtree(directory)

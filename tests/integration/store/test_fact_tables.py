@@ -1,0 +1,695 @@
+"""The fact tables hold whatever the fold makes of events, and give it back as it was."""
+
+import json
+import random
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg import sql
+from psycopg.adapt import Buffer, Dumper, Loader
+from psycopg.errors import CheckViolation, ForeignKeyViolation
+from psycopg.postgres import types
+from psycopg.pq import Format
+from psycopg.types.json import Jsonb
+
+from correlator.rulebook import facts as f
+from correlator.rulebook import identity
+from correlator.rulebook.decode import judge
+from correlator.rulebook.events import Event, Rejection
+from correlator.rulebook.facts import Column, Facts, Group, Key, Row, Shape, Table, Value
+from correlator.rulebook.fold import fold
+from correlator.rulebook.run_cycle import RANKS
+from correlator.rulebook.runs import run_view
+from correlator.store.database import Database
+from tests import corpus
+from tests.property.test_fold_properties import HISTORIES
+from tests.unit.rulebook.histories import (
+    DB,
+    OTHER_RUN,
+    RUN,
+    Json,
+    accepted,
+    assertions,
+    at,
+    dataset,
+    dataset_event,
+    facet,
+    job_event,
+    parent,
+    run_event,
+    run_json,
+)
+
+ROOT = Path(__file__).parents[3]
+
+ORDER: Final = ("event_time", "rank", "digest")
+RENAMED: Final = {"nominal_start_at": "nominal_time", "column": "column_name"}
+NIL: Final = UUID(int=0)
+MIGRATION: Final = files("correlator.store").joinpath("migrations", "0003_facts.sql").read_bytes()
+
+
+# Instants are written and read as the number that they are: Python's datetime ends with the year 9999, time does not.
+
+
+class Moment(msgspec.Struct, frozen=True):
+    instant: int
+
+
+_PG_EPOCH: Final = 946_684_800_000_000
+
+
+class MomentDumper(Dumper):
+    format = Format.BINARY
+    oid = types["timestamptz"].oid
+
+    def dump(self, obj: Moment) -> Buffer:
+        return struct.pack(">q", obj.instant - _PG_EPOCH)
+
+
+class MomentLoader(Loader):
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> int:
+        (since,) = struct.unpack(">q", data)
+        return int(since) + _PG_EPOCH
+
+
+@pytest.fixture
+def connection(database: Database) -> Iterator[psycopg.Connection]:
+    with database.connect("test") as connection:
+        connection.adapters.register_dumper(Moment, MomentDumper)
+        connection.adapters.register_loader("timestamptz", MomentLoader)
+        yield connection
+
+
+# A writer and a reader: what the SQL of the migration says about how a row of the rulebook lies in its table.
+
+
+def order_key(at: int, rank: int, digest: bytes) -> bytes:
+    return (at + 2**63).to_bytes(8) + bytes([rank]) + digest
+
+
+def from_order_key(key: bytes) -> tuple[int, int, bytes]:
+    return int.from_bytes(key[:8]) - 2**63, key[8], key[9:]
+
+
+def is_ordered(group: Group) -> bool:
+    return tuple(column.name for column in group.columns[:3]) == ORDER
+
+
+def payload(group: Group) -> Sequence[Column]:
+    """The columns that a group has in its table, but for its order key."""
+    columns = group.columns[3:] if is_ordered(group) else group.columns
+    return [column for column in columns if column.name != "open_rank"]
+
+
+def to_sql(column: Column, value: Any) -> Any:
+    if value is None or (column.type == "id" and not value):
+        return None
+    match column.type:
+        case "id":
+            return UUID(bytes=value)
+        case "instant":
+            return Moment(value)
+        case "json":
+            return Jsonb(value, dumps=str)
+        case _:
+            return value
+
+
+def from_sql(column: Column, value: Any) -> Any:
+    match column.type:
+        case "id":
+            return value.bytes if value is not None else b""
+        case "json" if value is not None:
+            return identity.canonical_json(value).decode()
+        case _:
+            return value
+
+
+def group_to_sql(group: Group, value: Value) -> dict[str, Any]:
+    if group.shape is Shape.MAP:
+        bodies = (f"{json.dumps(key)}:{said[3]}" for key, said in value.items() if said[3] is not None)
+        return {
+            "facets": Jsonb(f"{{{','.join(bodies)}}}", dumps=str),
+            "facet_orders": Jsonb({key: order_key(*said[:3]).hex() for key, said in value.items()}),
+        }
+    if group.shape is Shape.SET:
+        times, ranks, states = zip(*sorted(value), strict=True)
+        return {"state_history": [[Moment(time) for time in times], list(ranks), list(states)]}
+    row = {f"{group.name}_order": order_key(*value[:3])} if is_ordered(group) else {}
+    by_name = dict(zip((column.name for column in group.columns), value, strict=True))
+    return row | {RENAMED.get(c.name, c.name): to_sql(c, by_name[c.name]) for c in payload(group)}
+
+
+def group_from_sql(group: Group, row: Mapping[str, Any]) -> Value | None:
+    if group.shape is Shape.MAP:
+        bodies: dict[str, msgspec.Raw] = msgspec.json.decode(row["facets"], type=dict[str, msgspec.Raw])
+        return {
+            key: (*from_order_key(bytes.fromhex(order)), _canonical(bodies.get(key)))
+            for key, order in row["facet_orders"].items()
+        } or None
+    if group.shape is Shape.SET:
+        said = zip(row["state_times"], row["state_names"], strict=True)
+        return frozenset((at, RANKS[state], state) for at, state in said) or None
+    if is_ordered(group):
+        order = row[f"{group.name}_order"]
+        return None if order is None else (*from_order_key(order), *_read(group, row))
+    values = _read(group, row)
+    if group.name == "open" and values[0] is not None:
+        return (values[0], RANKS[values[1]], values[1])
+    return None if values[0] is None or values[0] is False else values
+
+
+def _read(group: Group, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    found = {c.name: row[RENAMED.get(c.name, c.name)] for c in payload(group)}
+    # Who names no root has none; every other id that is not there is empty.
+    return tuple(
+        None if c.name == "root_job_run_id" and found[c.name] is None else from_sql(c, found[c.name])
+        for c in payload(group)
+    )
+
+
+def _canonical(body: msgspec.Raw | None) -> str | None:
+    return None if body is None else identity.canonical_json(identity.decoded(body)).decode()
+
+
+def derived(table: Table, row: Row) -> dict[str, Any]:
+    """What the merge writes beside the facts, for those who ask."""
+    match table.name:
+        case "job_runs":
+            return {"current_state": run_view(row).state, "event_time": Moment(row["last_event"][0])}
+        case "datasets" if "schema" in row.get("facets", {}):
+            body = row["facets"]["schema"][3]
+            return {"schema_json": None if body is None else Jsonb(body, dumps=str)}
+        case "test_results":
+            return {"event_time": Moment(row["result"][0])}
+        case _:
+            return {}
+
+
+def write(connection: psycopg.Connection, facts: Facts) -> None:
+    for table, key, row in facts:
+        if table is f.COLUMN_EDGES:
+            continue
+        values: dict[str, Any] = {c.name: to_sql(c, value) or NIL for c, value in zip(table.key, key, strict=True)}
+        for group in table.groups:
+            if (said := row.get(group.name)) is not None:
+                values |= group_to_sql(group, said)
+        values |= derived(table, row)
+        placeholders = [HISTORY if name == "state_history" else sql.Placeholder() for name in values]
+        parameters = [part for name, v in values.items() for part in (v if name == "state_history" else [v])]
+        statement = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
+            sql.Identifier(table.name), sql.SQL(",").join(map(sql.Identifier, values)), sql.SQL(",").join(placeholders)
+        )
+        connection.execute(statement, parameters)
+    write_column_edges(connection, facts.rows(f.COLUMN_EDGES))
+
+
+HISTORY: Final = sql.SQL(
+    """(
+        SELECT jsonb_agg(jsonb_build_object('event_time', at, 'state', state) ORDER BY at, rank, state)
+        FROM unnest(%b::timestamptz[], %s::smallint[], %s::text[]) AS said (at, rank, state)
+    )"""
+)
+
+
+def write_column_edges(connection: psycopg.Connection, edges: Iterable[Key]) -> None:
+    mappings: dict[UUID, tuple[Any, ...]] = {}
+    of_run: dict[UUID, list[UUID]] = {}
+    for run, *mapping in edges:
+        plain = [part.hex() if isinstance(part, bytes) else part for part in mapping]
+        key = UUID(bytes=identity.digest_of(plain)[:16])
+        columns = zip(f.COLUMN_EDGES.key[1:], mapping, strict=True)
+        mappings[key] = (key, *(to_sql(column, value) for column, value in columns))
+        of_run.setdefault(UUID(bytes=run), []).append(key)
+    names = sql.SQL(",").join(sql.Identifier(column.name) for column in f.COLUMN_EDGES.key[1:])
+    cursor = connection.cursor()
+    cursor.executemany(
+        sql.SQL("INSERT INTO column_mappings (id, {}) VALUES ({})").format(
+            names, sql.SQL(",").join(sql.Placeholder() * len(f.COLUMN_EDGES.key))
+        ),
+        list(mappings.values()),
+    )
+    cursor.executemany(
+        "INSERT INTO run_column_mappings VALUES (%s, %s)", [(run, sorted(keys)) for run, keys in of_run.items()]
+    )
+
+
+STATES: Final = """
+    ARRAY(SELECT (said ->> 'event_time')::timestamptz FROM jsonb_array_elements(state_history) AS said) AS state_times,
+    ARRAY(SELECT said ->> 'state' FROM jsonb_array_elements(state_history) AS said) AS state_names
+"""
+
+
+def read(connection: psycopg.Connection) -> Facts:
+    facts = Facts()
+    cursor = connection.cursor(binary=True, row_factory=psycopg.rows.dict_row)
+    for table in f.TABLES:
+        groups = {group.name for group in table.groups}
+        columns = [sql.SQL("*")]
+        # As text, lest Python's reader of JSON settle what a number is.
+        columns += [sql.SQL("facets::text AS facets")] if "facets" in groups else []
+        columns += [sql.SQL(STATES)] if "states" in groups else []
+        statement = sql.SQL("SELECT {} FROM {}").format(sql.SQL(",").join(columns), sql.Identifier(table.name))
+        for row in cursor.execute(statement):
+            values = {group.name: group_from_sql(group, row) for group in table.groups}
+            key = tuple(b"" if row[c.name] == NIL else from_sql(c, row[c.name]) for c in table.key)
+            facts.say(table, key, **values)
+    return facts
+
+
+def check_constraints(connection: psycopg.Connection) -> None:
+    connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+
+
+def judged(raw: bytes) -> Event | None:
+    verdict = judge(raw)
+    return None if isinstance(verdict, Rejection) else verdict
+
+
+def stored(connection: psycopg.Connection, events: Iterable[Event]) -> Facts:
+    """Fold, write, commit: what a batch does to an empty database."""
+    facts = fold(events)
+    write(connection, facts)
+    connection.commit()
+    return facts
+
+
+def differences(one: Facts, other: Facts) -> list[Any]:
+    """Shorter to read than two whole sets of tables."""
+    found = {(table.name, key): row for table, key, row in one}
+    again = {(table.name, key): row for table, key, row in other}
+    return [(k, found.get(k), again.get(k)) for k in found.keys() | again.keys() if found.get(k) != again.get(k)]
+
+
+# What is written can be read
+
+
+@corpus.needs_corpus
+@pytest.mark.parametrize("name", corpus.event_files())
+def test_the_facts_of_real_producers_come_back_as_they_were(connection: psycopg.Connection, name: str) -> None:
+    events = [event for raw in corpus.events(name) if (event := judged(raw)) is not None]
+    assert events
+
+    facts = stored(connection, events)
+
+    assert differences(facts, read(connection)) == []
+
+
+@given(history=HISTORIES)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_facts_of_any_history_come_back_as_they_were(connection: psycopg.Connection, history: list[Json]) -> None:
+    facts = fold(map(accepted, history))
+
+    with connection.transaction(force_rollback=True):
+        write(connection, facts)
+        check_constraints(connection)
+
+        assert differences(facts, read(connection)) == []
+        assert contradictions(connection) == {
+            (key.hex(), said.kind, said.at, said.sentence)
+            for (key,), row in facts.rows(f.JOB_RUNS).items()
+            for said in run_view(row).contradictions
+        }
+        assert moments(connection) == {
+            key.hex(): (view.started_at, view.ended_at, view.state)
+            for (key,), row in facts.rows(f.JOB_RUNS).items()
+            for view in [run_view(row)]
+        }
+
+
+def contradictions(connection: psycopg.Connection) -> set[tuple[Any, ...]]:
+    cursor = connection.cursor(binary=True)
+    rows = cursor.execute("SELECT job_run_id, kind, at, sentence FROM run_contradictions").fetchall()
+    assert len(rows) == len(set(rows))
+    return {(run.hex, *said) for run, *said in rows}
+
+
+def moments(connection: psycopg.Connection) -> dict[str, tuple[Any, ...]]:
+    cursor = connection.cursor(binary=True)
+    rows = cursor.execute("SELECT id, started_at, ended_at, current_state FROM job_runs").fetchall()
+    return {run.hex: tuple(said) for run, *said in rows}
+
+
+def test_names_of_thousands_of_characters_fit(connection: psycopg.Connection) -> None:
+    """Random ones: what repeats itself would be compressed, and then fit into any index."""
+    long = "".join(random.Random(4).choices("abcdefghijklmnopqrstuvwxyzäöüß€", k=5000))
+    field = {"inputFields": [{"namespace": long, "name": f"{long}2", "field": long}]}
+    events: list[Event] = [
+        run_event(
+            "RUNNING",
+            run=long,
+            job=long,
+            inputs=[dataset(long, long, inputFacets=assertions({"assertion": long, "column": long, "success": False}))],
+            outputs=[
+                dataset(
+                    long,
+                    facets={
+                        "columnLineage": facet(fields={long: field}),
+                        "symlinks": facet(identifiers=[{"namespace": long, "name": long, "type": long}]),
+                        "version": facet(datasetVersion=long),
+                        long: facet(),
+                    },
+                )
+            ],
+            run_facets={**parent(long, long, long), "errorMessage": facet(message=long, programmingLanguage=long)},
+            job_facets={"jobType": facet(processingType=long, integration=long, jobType=long)},
+        ),
+        job_event(job=long, inputs=[dataset(long)]),
+        dataset_event(name=long, facets={"schema": facet(fields=[{"name": long}])}),
+    ]
+
+    facts = stored(connection, events)
+
+    assert all(facts.rows(table) for table in f.TABLES)
+    assert differences(facts, read(connection)) == []
+
+
+def test_what_postgresql_cannot_hold_never_gets_there(connection: psycopg.Connection) -> None:
+    nul, lone = "a\x00b", "a\ud800b"
+    for text in (nul, lone):
+        event = run_json(
+            run=text,
+            job=text,
+            outputs=[dataset(text, facets={text: facet(said=text), "schema": facet(fields=[{"name": text}])})],
+            job_facets={"sql": facet(query=text)},
+            run_facets={"test": facet(tests=[{"name": text, "status": "fail"}]), **parent(text, text)},
+        )
+        verdict = judge(json.dumps(event).encode())
+        if isinstance(verdict, Rejection):
+            continue
+        facts = fold([verdict])
+        with connection.transaction(force_rollback=True):
+            write(connection, facts)
+            assert differences(facts, read(connection)) == []
+
+
+def test_a_facet_as_deep_as_the_judge_allows_fits(connection: psycopg.Connection) -> None:
+    event = json.dumps(run_json(run_facets={"deep": facet(nested=0)}))
+    accepted_depths = []
+    for depth in range(100, 1000, 50):
+        verdict = judge(event.replace('"nested": 0', f'"nested": {"[" * depth}{"]" * depth}').encode())
+        if isinstance(verdict, Rejection):
+            break
+        accepted_depths.append(depth)
+        with connection.transaction(force_rollback=True):
+            write(connection, fold([verdict]))
+    assert accepted_depths
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "0001-01-01T00:00:00.000001Z",
+        "0000-06-01T00:00:00Z",
+        "9999-12-31T23:59:59.999999Z",
+        "9999-12-31T23:59:59.999999-12:00",
+        "1969-12-31T23:59:59.999999Z",
+    ],
+)
+def test_every_time_that_an_event_can_have_fits_to_the_microsecond(connection: psycopg.Connection, time: str) -> None:
+    event = run_json("FAIL", outputs=[dataset("orders")], run_facets={"nominalTime": facet(nominalStartTime=time)})
+    facts = stored(connection, [accepted(event | {"eventTime": time})])
+
+    assert differences(facts, read(connection)) == []
+
+
+def test_numbers_keep_their_value(connection: psycopg.Connection) -> None:
+    numbers = [0, -1, 2**63 - 1, 2**64, 1.5, 1e-300, 1e22, 1.7976931348623157e308, 0.1, 3.141592653589793]
+    stored(connection, [run_event(run_facets={"numbers": facet(said=numbers)})])
+
+    (said,) = connection.execute("SELECT facets -> 'numbers' ->> 'said' FROM job_runs").fetchone() or ("",)
+
+    # PostgreSQL writes all digits, so a large float comes back as the integer that it is.
+    assert [kind(number) for kind, number in zip(map(type, numbers), json.loads(said), strict=True)] == numbers
+
+
+def test_a_parent_need_not_have_events_of_its_own(connection: psycopg.Connection) -> None:
+    stored(connection, [run_event("START", run_facets=parent(OTHER_RUN, "dag", OTHER_RUN))])
+
+    rows = connection.execute("SELECT parent_run_id, parent_job_run_id, root_job_run_id FROM job_runs").fetchall()
+
+    dag = UUID(bytes=identity.job_run_key("airflow", "dag", OTHER_RUN))
+    root = UUID(bytes=identity.job_run_key("airflow", "root", OTHER_RUN))
+    assert rows == [(OTHER_RUN, dag, root)]
+
+
+def test_a_deleted_facet_is_gone_and_its_deletion_is_remembered(connection: psycopg.Connection) -> None:
+    stored(
+        connection,
+        [
+            dataset_event(
+                0, facets={"schema": facet(fields=[{"name": "id"}]), "documentation": facet(description="d")}
+            ),
+            dataset_event(1, facets={"schema": facet(_deleted=True)}),
+        ],
+    )
+
+    (row,) = connection.execute(
+        """
+        SELECT schema_json, ARRAY(SELECT jsonb_object_keys(facets)), ARRAY(SELECT jsonb_object_keys(facet_orders))
+        FROM datasets
+        """
+    ).fetchall()
+    history = connection.execute("SELECT body_digest IS NULL FROM facet_history ORDER BY event_time").fetchall()
+
+    assert row == (None, ["documentation"], ["schema", "documentation"])
+    assert history == [(False,), (True,)]
+
+
+# What people ask with SQL
+
+
+def test_the_history_of_states_reads_in_order(connection: psycopg.Connection) -> None:
+    stored(
+        connection, [run_event("COMPLETE", 5), run_event("START", 0), run_event("RUNNING", 2), run_event("OTHER", 9)]
+    )
+
+    (row,) = connection.execute(
+        "SELECT state_history, current_state, event_type, ended_at - started_at = interval '5 minutes' FROM job_runs"
+    ).fetchall()
+
+    assert row == (
+        [
+            {"state": "START", "event_time": at(0).replace("Z", "+00:00")},
+            {"state": "RUNNING", "event_time": at(2).replace("Z", "+00:00")},
+            {"state": "COMPLETE", "event_time": at(5).replace("Z", "+00:00")},
+        ],
+        "COMPLETE",
+        "OTHER",
+        True,
+    )
+
+
+def test_other_names_of_a_dataset_are_found_from_both_ends(connection: psycopg.Connection) -> None:
+    link = {"namespace": "s3://lake", "name": "orders", "type": "LOCATION"}
+    stored(connection, [dataset_event(facets={"symlinks": facet(identifiers=[link])}), dataset_event(name="other")])
+    orders, alias = (UUID(bytes=identity.dataset_key(urn)) for urn in (f"{DB}/orders", "s3://lake/orders"))
+
+    assert connection.execute("SELECT * FROM dataset_aliases").fetchall() == [
+        (orders, alias, "s3://lake/orders", "LOCATION")
+    ]
+    back = connection.execute("SELECT id FROM datasets WHERE aliases @> %s", [Jsonb([[alias.hex]])]).fetchall()
+    assert back == [(orders,)]
+
+
+@given(
+    keys=st.lists(
+        st.tuples(st.integers(-(2**62), 2**62), st.integers(0, 3), st.binary(min_size=16, max_size=16)), max_size=6
+    )
+)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_order_keys_compare_as_the_rulebook_compares(
+    connection: psycopg.Connection, keys: list[tuple[int, int, bytes]]
+) -> None:
+    rows = connection.execute(
+        "SELECT key FROM unnest(%s::order_key[]) AS key ORDER BY key", [[order_key(*key) for key in keys]]
+    ).fetchall()
+
+    assert [from_order_key(row[0]) for row in rows] == sorted(keys)
+
+
+# What the database will not have
+
+
+def test_an_edge_needs_its_run_and_its_dataset_when_the_transaction_ends(connection: psycopg.Connection) -> None:
+    facts = fold([run_event(outputs=[dataset("orders")])])
+    for table in ("job_runs", "datasets"):
+        write(connection, facts)
+        connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
+        with pytest.raises(ForeignKeyViolation, match="lineage_edges"):
+            connection.commit()
+
+
+def test_a_run_may_be_taken_out_and_put_back_under_its_edges(connection: psycopg.Connection) -> None:
+    """What the merge does when a late event changes which end came first."""
+    source = {"inputFields": [{"namespace": DB, "name": "raw", "field": "id"}]}
+    tested = assertions({"assertion": "unique", "success": True})
+    stored(
+        connection,
+        [
+            run_event(
+                "RUNNING",
+                outputs=[dataset("orders", facets={"columnLineage": facet(fields={"id": source})})],
+                inputs=[dataset("raw", inputFacets=tested)],
+            ),
+            run_event("COMPLETE", 1),
+        ],
+    )
+    columns = connection.execute(
+        """
+        SELECT string_agg(quote_ident(attname), ',') FROM pg_attribute
+        WHERE attrelid = 'job_runs'::regclass AND attnum > 0 AND attgenerated = '' AND attname <> 'current_state'
+        """
+    ).fetchone()
+    assert columns is not None
+    names = sql.SQL(columns[0])
+
+    connection.execute("CREATE TEMP TABLE standing ON COMMIT DROP AS SELECT * FROM job_runs")
+    connection.execute("DELETE FROM job_runs")
+    connection.execute(
+        sql.SQL("INSERT INTO job_runs ({0}, current_state) SELECT {0}, 'FAIL' FROM standing").format(names)
+    )
+    connection.commit()
+
+    assert connection.execute("SELECT current_state FROM job_runs").fetchall() == [("FAIL",)]
+    for child in ("lineage_edges", "running_writes", "test_results", "run_column_mappings"):
+        counted = connection.execute(
+            sql.SQL("SELECT count(*) FROM {} JOIN job_runs ON job_runs.id = job_run_id").format(sql.Identifier(child))
+        ).fetchone()
+        assert counted is not None
+        assert counted[0] > 0, child
+
+
+@pytest.mark.parametrize("subject", [{}, {"job_id": NIL}, {"job_id": NIL, "test_id": NIL}])
+def test_an_incident_of_a_test_is_about_that_test_alone(
+    connection: psycopg.Connection, subject: dict[str, UUID]
+) -> None:
+    values = {"id": NIL, "kind": "test", "job_run_id": NIL, "opened_at": at(0), "last_failed_at": at(0), **subject}
+    insert = sql.SQL("INSERT INTO incidents ({}) VALUES ({})").format(
+        sql.SQL(",").join(map(sql.Identifier, values)), sql.SQL(",").join(sql.Placeholder() * len(values))
+    )
+
+    with pytest.raises(CheckViolation, match="incidents_check"):
+        connection.execute(insert, list(values.values()))
+
+
+def test_an_order_key_has_25_bytes(connection: psycopg.Connection) -> None:
+    with pytest.raises(CheckViolation, match="order_key"):
+        connection.execute("SELECT '\\x00'::order_key")
+
+
+def test_no_text_of_any_length_is_in_a_b_tree(connection: psycopg.Connection) -> None:
+    found = connection.execute(
+        """
+        SELECT DISTINCT attname FROM pg_index
+        JOIN pg_class ON pg_class.oid = indexrelid JOIN pg_am ON pg_am.oid = relam
+        JOIN pg_attribute ON attrelid = indexrelid
+        WHERE relnamespace = 'facts'::regnamespace AND amname = 'btree'
+          AND atttypid IN ('text'::regtype, 'bytea'::regtype, 'jsonb'::regtype)
+        """
+    ).fetchall()
+
+    # Of a few values each, all of them our own.
+    assert {name for (name,) in found} == {"edge_type", "entity_kind", "said_by", "facet_key"}
+
+
+# The second copy, which replay fills
+
+
+def test_the_same_file_makes_the_tables_in_another_schema_which_then_takes_the_first_ones_place(
+    database: Database, connection: psycopg.Connection
+) -> None:
+    before = described(connection, "facts")
+    stored(connection, [run_event("COMPLETE", run=OTHER_RUN)])
+
+    connection.execute("CREATE SCHEMA facts_next")
+    connection.execute("SET LOCAL search_path = facts_next")
+    connection.execute(MIGRATION)
+    facts = stored(connection, [run_event("COMPLETE", outputs=[dataset("orders")]), run_event("FAIL", 1)])
+    assert facts
+    connection.execute("ALTER SCHEMA facts RENAME TO facts_old")
+    connection.execute("ALTER SCHEMA facts_next RENAME TO facts")
+    connection.execute("DROP SCHEMA facts_old CASCADE")
+    connection.commit()
+
+    with database.connect("test") as other:
+        assert described(other, "facts") == before
+        assert other.execute("SELECT run_id FROM job_runs").fetchall() == [(RUN,)]
+        assert other.execute("SELECT kind FROM run_contradictions").fetchall() == [("two_ends",)]
+        with pytest.raises(CheckViolation) as refused, other.transaction():
+            other.execute("UPDATE job_runs SET current_state = 'START'")
+        assert refused.value.diag.message_primary == (
+            "Invalid state transition: COMPLETE -> START (terminal states are immutable)"
+        )
+        other.execute("DELETE FROM job_runs")
+        with pytest.raises(ForeignKeyViolation, match="lineage_edges"):
+            other.commit()
+
+
+def described(connection: psycopg.Connection, schema: str) -> list[tuple[Any, ...]]:
+    """Every column, constraint, index, trigger and view of a schema, as PostgreSQL spells it."""
+    return connection.execute(
+        """
+        SELECT relname, attname, format_type(atttypid, atttypmod), attnotnull::text
+        FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+        WHERE relnamespace = %(schema)s::regnamespace AND attnum > 0
+        UNION ALL
+        SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid), '' FROM pg_constraint
+        WHERE connamespace = %(schema)s::regnamespace AND contype <> 'n'
+        UNION ALL
+        SELECT relname, '', pg_get_indexdef(pg_class.oid), '' FROM pg_class
+        WHERE relnamespace = %(schema)s::regnamespace AND relkind = 'i'
+        UNION ALL
+        SELECT relname, '', pg_get_viewdef(pg_class.oid), '' FROM pg_class
+        WHERE relnamespace = %(schema)s::regnamespace AND relkind = 'v'
+        UNION ALL
+        SELECT relname, tgname, pg_get_triggerdef(pg_trigger.oid), tgenabled::text FROM pg_trigger
+        JOIN pg_class ON pg_class.oid = tgrelid
+        WHERE relnamespace = %(schema)s::regnamespace AND NOT tgisinternal
+        ORDER BY 1, 2, 3
+        """,
+        {"schema": schema},
+    ).fetchall()
+
+
+def test_everything_of_the_facts_is_in_their_schema(connection: psycopg.Connection) -> None:
+    found = connection.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'facts'::regnamespace AND relkind IN ('r', 'v')"
+    ).fetchall()
+
+    named = {"dataset_aliases", "incidents", "run_contradictions", *(table.name for table in f.TABLES)}
+    assert {name for (name,) in found} == named | {"column_mappings", "run_column_mappings"}
+
+
+def test_the_page_on_tables_names_every_table_and_column(connection: psycopg.Connection) -> None:
+    page = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^### `(\w+)`.*?\n(.*?)(?=^##|\Z)", page, re.DOTALL | re.MULTILINE))
+    columns = connection.execute(
+        "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'facts'"
+    ).fetchall()
+
+    assert [(t, c) for t, c in columns if f"`{c}`" not in sections.get(t, "")] == []
+    assert sections.keys() == {table for table, _ in columns}
+
+
+def test_the_queries_of_the_page_on_tables_answer(connection: psycopg.Connection) -> None:
+    page = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+    (examples,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    output = dataset("shop.public.orders", facets={"schema": facet(fields=[{"name": "id"}])})
+    stored(connection, [run_event("START"), run_event("COMPLETE", 1, outputs=[output]), run_event("COMPLETE", 2)])
+
+    queries = [query for query in examples.split(";") if query.strip()]
+
+    assert [len(connection.execute(query.encode()).fetchall()) for query in queries] == [1, 1, 1]
