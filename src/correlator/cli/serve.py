@@ -32,6 +32,7 @@ def command(settings: ServerSettings) -> None:
     Every event that is answered with 200 is on disk. Stops on SIGTERM or Ctrl-C, after the requests that it has.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
+    signal.signal(signal.SIGTERM, _leave)
     log = Log(settings.log_format, settings.log_level)
     capture_logging(log)
     try:
@@ -68,7 +69,7 @@ def _serve(settings: ServerSettings, app: App, listener: socket.socket) -> None:
     )
     # uvicorn raises the signal that stopped it once more at the end: having been told to stop is no failure.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _ignore)
+        signal.signal(number, server.handle_exit)
     scheme = "http" if settings.tls_certificate is None else "https"
     click.echo(f"Correlator is listening on {scheme}://{_address(listener)}", err=True)
     server.run(sockets=[listener])
@@ -76,8 +77,9 @@ def _serve(settings: ServerSettings, app: App, listener: socket.socket) -> None:
         raise CouldNotTellError("The server could not start; the lines above say why.")
 
 
-def _ignore(_: int, __: FrameType | None) -> None:
-    pass
+def _leave(_: int, __: FrameType | None) -> None:
+    """Told to stop before there was anything to stop. Whatever was begun is undone on the way out."""
+    sys.exit()
 
 
 def _listen(settings: ServerSettings) -> socket.socket:

@@ -7,6 +7,7 @@ error or a warning is the policy's business, not theirs.
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final, TypeAlias
 
@@ -168,12 +169,21 @@ def to_datetime(instant: Instant) -> datetime:
 
 def rfc3339(instant: Instant) -> str:
     """The moment in UTC, with as many digits of a second as it needs; the bare number where no calendar has a year."""
+    day, time = divmod(instant, _DAY)
     try:
-        moment = to_datetime(instant)
+        date = _date(day)
     except OverflowError:
         return f"{instant} µs"
-    text = moment.replace(tzinfo=None).isoformat()
-    return (text.rstrip("0") if moment.microsecond else text) + "Z"
+    seconds, fraction = divmod(time, 1_000_000)
+    minutes, second = divmod(seconds, 60)
+    text = f"{date}T{minutes // 60:02}:{minutes % 60:02}:{second:02}"
+    return f"{text}.{fraction:06}".rstrip("0") + "Z" if fraction else text + "Z"
+
+
+@lru_cache(maxsize=1024)
+def _date(day: int) -> str:
+    """Of a day counted from 1970. Events of one time come together, so few days are asked for."""
+    return to_datetime(day * _DAY).date().isoformat()
 
 
 class Verdicts(dict[str, bool]):

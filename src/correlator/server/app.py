@@ -17,6 +17,7 @@ from correlator.server.group_commit import Committed, GroupCommit
 from correlator.server.group_commit import Limits as CommitLimits
 from correlator.server.housekeeping import Housekeeping, Kept
 from correlator.server.ingest import Ingest
+from correlator.server.judging import Judge
 from correlator.server.limits import Buckets, ClientAddress, Limits
 from correlator.server.metrics import CONTENT_TYPE, Metrics
 from correlator.server.openapi import document
@@ -59,10 +60,12 @@ class App:
             commits=self._commits,
             limits=limits,
             metrics=self.metrics,
-            policy=Policy(formats=settings.formats),
-            max_event_bytes=settings.max_event_bytes,
+            judge=Judge(
+                Policy(formats=settings.formats),
+                max_event_bytes=settings.max_event_bytes,
+                max_nesting=settings.max_nesting,
+            ),
             max_batch_events=settings.max_batch_events,
-            max_nesting=settings.max_nesting,
         )
         self._watch()
         self.edge = Edge(

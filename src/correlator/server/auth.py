@@ -33,7 +33,7 @@ LONGEST_BLINDNESS: Final = 60.0
 """Seconds for which keys are believed while the database cannot be asked whether they still stand."""
 _TOUCH_INTERVAL: Final = 60.0
 _DENIAL_INTERVAL: Final = 3600.0
-_CLOSE_TIMEOUT: Final = 15.0
+_CLOSE_TIMEOUT: Final = 2.0
 
 # What RFC 6750 and every key of ours is made of, and more; but nothing that a log or a terminal would trip over.
 _KEY: Final = re.compile(rb"[\x21-\x7e]{1,512}")

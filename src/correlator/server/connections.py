@@ -1,11 +1,13 @@
-"""Connections that nobody can fill or hold open for nothing, before there is a request that the edge could judge.
+"""Connections that nobody can fill or hold open for nothing, and whose answers go out in one piece.
 
 uvicorn bounds neither the size of a request's head nor the time that it takes. Both are checked here where it costs
-nothing: once for each piece that comes in, and with a timer only for a head that does not come in one piece.
+nothing: once for each piece that comes in, and with a timer only for a head that does not come in one piece. It also
+writes the head of an answer and its body one after the other, each with a call of the kernel that costs as much as
+judging an event.
 """
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -15,6 +17,34 @@ from correlator.server.problems import BAD_REQUEST, HEAD_TOO_LARGE, HttpProblem
 
 _PHRASES: Final = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 _ids = CorrelationIds()
+
+
+class _InOnePiece:
+    """A transport that holds the head of an answer back until its body comes, or it is clear that none does."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+        self.is_closing = transport.is_closing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
+            self._head = data
+            return
+        self._transport.write(data)
+
+    def flush(self) -> None:
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
 
 
 class BoundedConnection(HttpToolsProtocol):
@@ -30,7 +60,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as its parent has it
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", _InOnePiece(transport)))
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -57,6 +87,10 @@ class BoundedConnection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._progress()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        cast("_InOnePiece", self.transport).flush()
+        super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
         self._answer(HttpProblem(BAD_REQUEST, f"This is no HTTP/1.1. {msg}"))

@@ -5,6 +5,7 @@ whatever goes wrong into a problem document, and writes the answer, the log line
 microseconds, because it stands before every event: plain ASGI, one look at the headers, nothing made that is not sent.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -39,6 +40,7 @@ from correlator.server.problems import (
     NOT_FOUND,
     HttpProblem,
     kind_for,
+    unavailable,
 )
 from correlator.server.problems import response as problem_response
 from correlator.server.request_log import Log
@@ -166,6 +168,10 @@ class Edge:
             response = problem_response(raised, request.path, request.correlation_id)
         except ClientDisconnect:
             response = None
+        except asyncio.CancelledError:
+            # The grace period is over (shutdown_grace). Nothing was acknowledged, and this is no defect.
+            problem = unavailable("The server stops. Nothing of this request is acknowledged: send it again.")
+            response = problem_response(problem, request.path, request.correlation_id)
         except Exception as error:  # noqa: BLE001 - a defect of ours: it is told once, whole, and the client gets words
             problem = self._failed(request, error)
             response = problem_response(problem, request.path, request.correlation_id)

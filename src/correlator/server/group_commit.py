@@ -1,7 +1,9 @@
 """Group commit: requests that arrive together share a transaction, and each is answered only after its commit.
 
-The event loop hands over what it has judged and awaits a future; one thread of its own talks to the database, and takes
-everything that has gathered while the commit before was on its way to the disk. The more load, the larger the groups.
+A request hands over what it has judged and awaits a future. One task takes everything that has gathered while the
+commit before was on its way to the disk, and commits it in one statement. The more load, the larger the groups. The
+event loop never waits for the database: the statement is sent and its answer taken without blocking, and what is rare
+and needs several statements (rejects, disputes) is done by a thread on a connection of its own.
 """
 
 import asyncio
@@ -10,21 +12,27 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from queue import SimpleQueue
-from typing import Final
+from typing import Final, TypeVar, cast
 
 import msgspec
 import psycopg
 
 from correlator.store.database import Database
-from correlator.store.event_log import REMEMBERED, Entry, EventLog, Group
+from correlator.store.event_log import APPEND, APPEND_TYPES, REMEMBERED, Entry, EventLog, Group, QuickAppend
 from correlator.store.rejects import Reject
+from correlator.store.statement import LoopConnection, Prepared
+
+T = TypeVar("T")
 
 SOURCE: Final = "http"
-_LONGEST_GOODBYE: Final = 10.0
-"""Seconds for the last commits. A database that hangs must not keep the server from ending; nobody was told 200."""
+_LONGEST_GOODBYE: Final = 2.0
+"""Seconds for a last commit whose request is not waited for any more. A database that hangs must not keep the server
+from ending; nobody was told 200."""
+_LONGEST_SILENCE: Final = 1.0
+"""Seconds without a commit after which the database is asked whether it is still there."""
 
 _log = logging.getLogger("correlator.server.group_commit")
 
@@ -62,7 +70,7 @@ class Committed(msgspec.Struct, frozen=True):
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting_events: int = 100_000
-    max_group_events: int = 5_000
+    max_group_events: int = 1_000
     max_group_bytes: int = 16 * 2**20
     """A group takes whole requests until it has this much; a request that is larger goes alone."""
     patience: float = 3.0
@@ -72,6 +80,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupCommit:
+    """Everything here happens on the event loop, but for what is handed to a thread by name."""
+
     def __init__(
         self,
         database: Database,
@@ -80,37 +90,30 @@ class GroupCommit:
         remembered: timedelta = REMEMBERED,
         on_commit: Callable[[Committed], None] = lambda _: None,
     ) -> None:
-        self._database = database
         self._limits = limits or Limits()
+        self._connections = _Connections(database, remembered)
         self._remembered = remembered
         self._on_commit = on_commit
         self._pending: deque[Submission] = deque()
         self._waiting_events = 0
-        self._wakeups: SimpleQueue[None] = SimpleQueue()
-        self._is_idle = False
+        self._news = asyncio.Event()
         self._is_closing = False
         self._down: str | None = "the database has not been reached yet"
-        self._in_flight: tuple[float, list[Submission]] | None = None
-        self._connection: psycopg.Connection | None = None
-        self._log: EventLog | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._watch: asyncio.TimerHandle | None = None
-        self._thread = threading.Thread(target=self._run, name="correlator-group-commit", daemon=True)
-
-    # --- on the event loop
+        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._thread.start()
-        self._look()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="group commit")
 
     async def stop(self) -> None:
         """Commit what is waiting, then end."""
         self._is_closing = True
-        self._wakeups.put(None)
-        await asyncio.to_thread(self._thread.join, _LONGEST_GOODBYE)
-        if self._watch is not None:
-            self._watch.cancel()
+        self._news.set()
+        if self._task is not None:
+            try:
+                await asyncio.wait_for(self._task, _LONGEST_GOODBYE)
+            except TimeoutError:
+                _log.warning("the database does not answer; what was waiting is not acknowledged")
+        self._connections.close()
 
     @property
     def waiting_events(self) -> int:
@@ -126,19 +129,95 @@ class GroupCommit:
         """For each entry whether it was stored (else it is a duplicate), once that is on disk."""
         if self._down is not None:
             raise Unavailable(self._down)
-        assert self._loop is not None  # noqa: S101 (`start` comes first)
-        size = sum([len(entry.raw) for entry in entries]) + sum([len(reject.raw) for reject in rejects])
-        submission = Submission(entries, rejects, size, self._loop.create_future())
-        events = submission.events
+        events = len(entries) + len(rejects)
         # A request that alone exceeds the limit passes when nothing else waits.
         if self._waiting_events and self._waiting_events + events > self._limits.max_waiting_events:
             most = self._limits.max_waiting_events
             raise Unavailable(f"{most:,} events are waiting to be stored, which is the limit (max_waiting_events)")
+        size = sum([len(entry.raw) for entry in entries])
+        if rejects:
+            size += sum([len(reject.raw) for reject in rejects])
+        answer: asyncio.Future[list[bool]] = asyncio.get_running_loop().create_future()
         self._waiting_events += events
-        self._pending.append(submission)
-        if self._is_idle:
-            self._wakeups.put(None)
-        return submission.answer
+        self._pending.append(Submission(entries, rejects, size, answer))
+        self._news.set()
+        return answer
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._work()
+            except Exception:  # noqa: BLE001 (a defect must not end in a server that takes events and stores none)
+                _log.exception("group commit failed and goes on")
+                self._connections.close()
+                self._down = "the server has failed and begins again"
+            else:
+                return
+
+    async def _work(self) -> None:
+        while True:
+            if self._down is not None and not await self._reach():
+                self._refuse(self._take_all(), Unavailable(self._down))
+                if self._is_closing:
+                    return
+                await asyncio.sleep(0.2)
+            elif self._pending:
+                await self._commit(self._take())
+            elif self._is_closing:
+                return
+            else:
+                await self._wait()
+
+    async def _wait(self) -> None:
+        """Until there is something to commit. Meanwhile see that it could be done: `trouble` is never old news."""
+        self._news.clear()
+        while not self._pending and not self._is_closing:
+            waking = asyncio.get_running_loop().call_later(_LONGEST_SILENCE, self._news.set)
+            await self._news.wait()
+            waking.cancel()
+            self._news.clear()
+            if not self._pending and not self._is_closing:
+                try:
+                    await self._with_patience(_Connections.check)
+                except Unavailable as reason:
+                    self._down = str(reason)
+                    return
+
+    def _take(self) -> list[Submission]:
+        group: list[Submission] = []
+        events = size = 0
+        while self._pending:
+            submission = self._pending[0]
+            events += submission.events
+            size += submission.size
+            if group and (events > self._limits.max_group_events or size > self._limits.max_group_bytes):
+                break
+            group.append(self._pending.popleft())
+        return group
+
+    def _take_all(self) -> list[Submission]:
+        group = list(self._pending)
+        self._pending.clear()
+        return group
+
+    async def _commit(self, group: list[Submission]) -> None:
+        began = time.perf_counter()
+        try:
+            answers = await self._append(group)
+        except Unavailable as reason:
+            self._down = str(reason)
+            self._refuse([*group, *self._take_all()], reason)
+        except Exception as error:  # noqa: BLE001 (each is told to its request, and the task goes on)
+            self._connections.close()
+            if len(group) > 1:
+                # Whatever it is, it must not harm the requests that happen to share a transaction with it.
+                for submission in group:
+                    await self._commit([submission])
+                return
+            _log.exception("a request could not be stored")
+            self._refuse(group, error)
+        else:
+            self._deliver(group, answers, time.perf_counter() - began)
 
     def _deliver(self, group: list[Submission], answers: list[list[bool]], seconds: float) -> None:
         stored = duplicates = rejected = 0
@@ -158,144 +237,184 @@ class GroupCommit:
             if not submission.answer.done():
                 submission.answer.set_exception(reason)
 
-    def _look(self) -> None:
-        """See every second whether the database answers at all."""
-        assert self._loop is not None  # noqa: S101
-        in_flight = self._in_flight
-        if in_flight is not None and time.monotonic() - in_flight[0] > self._limits.longest_commit:
-            self._down = f"the database has not answered for {self._limits.longest_commit:.0f} s"
-            for submission in [*in_flight[1], *self._pending]:
-                if not submission.answer.done():
-                    submission.answer.set_exception(Unavailable(self._down))
-        if not self._is_closing or self._thread.is_alive():
-            self._watch = self._loop.call_later(1.0, self._look)
-
-    # --- on the thread
-
-    def _run(self) -> None:
-        try:
-            while self._step():
-                pass
-        finally:
-            self._disconnect()
-
-    def _step(self) -> bool:
-        if self._down is not None and not self._reach():
-            self._refuse_pending(Unavailable(self._down))
-            time.sleep(0.2)
-            return not self._is_closing
-        group = self._take()
-        if group:
-            self._commit(group)
-            return True
-        if self._is_closing:
-            return False
-        self._is_idle = True
-        if not self._pending:
-            self._wakeups.get()
-        self._is_idle = False
-        return True
-
-    def _take(self) -> list[Submission]:
-        group: list[Submission] = []
-        events = size = 0
-        while self._pending:
-            submission = self._pending[0]
-            events += submission.events
-            size += submission.size
-            if group and (events > self._limits.max_group_events or size > self._limits.max_group_bytes):
-                break
-            group.append(self._pending.popleft())
-        return group
-
-    def _commit(self, group: list[Submission]) -> None:
-        began = time.monotonic()
-        try:
-            self._in_flight = (began, group)
-            try:
-                answers = self._append(group)
-            finally:
-                self._in_flight = None
-        except Unavailable as reason:
-            self._down = str(reason)
-            self._call(self._refuse, group, reason)
-            self._refuse_pending(reason)
-        except Exception as error:  # noqa: BLE001 (each is told to its request, and the thread goes on)
-            self._disconnect()
-            if len(group) > 1:
-                # Whatever it is, it must not harm the requests that happen to share a transaction with it.
-                for submission in group:
-                    self._commit([submission])
-                return
-            _log.exception("a request could not be stored")
-            self._call(self._refuse, group, error)
+    async def _append(self, group: list[Submission]) -> list[list[bool]]:
+        if len(group) == 1:
+            entries, rejects = group[0].entries, group[0].rejects
         else:
-            self._down = None
-            self._call(self._deliver, group, answers, time.monotonic() - began)
-
-    def _append(self, group: list[Submission]) -> list[list[bool]]:
-        entries = [entry for submission in group for entry in submission.entries]
-        rejects = [reject for submission in group for reject in submission.rejects]
+            entries = [entry for submission in group for entry in submission.entries]
+            rejects = [reject for submission in group for reject in submission.rejects]
         unit = Group(uuid.uuid4(), SOURCE, entries, rejects)
-        stored = self._with_patience(lambda log: log.append(unit))
+        quick = QuickAppend.of(unit, self._remembered)
+        stored: list[bool] | None = None
+        if quick is not None:
+            stored = await self._with_patience(lambda connections: connections.append_quickly(quick))
+        if stored is None:
+            stored = await self._with_patience(lambda connections: connections.append(unit))
         answers, done = [], 0
         for submission in group:
             answers.append(stored[done : done + len(submission.entries)])
             done += len(submission.entries)
         return answers
 
-    def _with_patience(self, work: Callable[[EventLog], list[bool]]) -> list[bool]:
+    async def _with_patience(self, work: Callable[["_Connections"], Awaitable[T]]) -> T:
         """Try until the database is back, or patience ends. A group has an id, so trying again is safe."""
         deadline = time.monotonic() + self._limits.patience
         pause = 0.02
         while True:
             try:
-                return work(self._event_log())
+                async with asyncio.timeout(self._limits.longest_commit):
+                    return await work(self._connections)
+            except TimeoutError as error:
+                self._connections.close()
+                reason = f"the database has not answered for {self._limits.longest_commit:.0f} s"
+                _log.error(reason)
+                raise Unavailable(reason) from error
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                self._disconnect()
+                self._connections.close()
                 if time.monotonic() + pause > deadline:
-                    _log.error("the database is away: %s", _first_line(error))
-                    raise Unavailable(f"the database is away: {_first_line(error)}") from error
-                time.sleep(pause)
+                    reason = f"the database is away: {_first_line(error)}"
+                    _log.error(reason)
+                    raise Unavailable(reason) from error
+                await asyncio.sleep(pause)
                 pause = min(pause * 2, 0.3)
 
-    def _reach(self) -> bool:
+    async def _reach(self) -> bool:
         try:
-            self._event_log()
-        except psycopg.Error as error:
-            self._disconnect()
+            async with asyncio.timeout(self._limits.longest_commit):
+                await self._connections.check()
+        except (psycopg.Error, TimeoutError) as error:
+            self._connections.close()
             self._down = f"the database is away: {_first_line(error)}"
             return False
         self._down = None
         _log.info("the database is there")
         return True
 
-    def _refuse_pending(self, reason: Unavailable) -> None:
-        if group := [self._pending.popleft() for _ in range(len(self._pending))]:
-            self._call(self._refuse, group, reason)
 
-    def _event_log(self) -> EventLog:
-        if self._log is None:
-            self._connection = self._database.connect("group commit", autocommit=True)
-            self._connection.execute(_SAFEGUARDS)
-            self._log = EventLog(self._connection, self._remembered)
-        return self._log
+class _Connections:
+    """One that the event loop talks on, and one for a thread that does what is rare. Made when needed."""
 
-    def _disconnect(self) -> None:
-        connection, self._connection, self._log = self._connection, None, None
-        if connection is not None:
-            connection.close()
+    def __init__(self, database: Database, remembered: timedelta) -> None:
+        self._database = database
+        self._remembered = remembered
+        self._quick: _Quick | None = None
+        self._slow: _Slow | None = None
 
-    def _call(self, callback: Callable[..., None], *arguments: object) -> None:
-        assert self._loop is not None  # noqa: S101
-        self._loop.call_soon_threadsafe(callback, *arguments)
+    async def check(self) -> None:
+        quick = await self._get_quick()
+        await quick.connection.call(quick.check)
+
+    async def append_quickly(self, append: QuickAppend) -> list[bool] | None:
+        quick = await self._get_quick()
+        (row,) = await quick.connection.call(quick.append, append.parameters)
+        return append.outcome(row)
+
+    async def append(self, group: Group) -> list[bool]:
+        if self._slow is None:
+            self._slow = _Slow(self._database, self._remembered)
+        slow = self._slow
+        return await _in_a_thread(lambda: slow.append(group))
+
+    def close(self) -> None:
+        """Use these no more; whatever is under way on them does not count."""
+        if self._quick is not None:
+            self._quick.connection.close()
+        if self._slow is not None:
+            self._slow.abandon()
+        self._quick = self._slow = None
+
+    async def _get_quick(self) -> "_Quick":
+        if self._quick is None:
+            quick = await _in_a_thread(lambda: _Quick.made(self._database))
+            quick.connection.start()
+            self._quick = quick
+        return self._quick
+
+
+class _Quick(msgspec.Struct, frozen=True):
+    connection: LoopConnection
+    append: Prepared
+    check: Prepared
+
+    @classmethod
+    def made(cls, database: Database) -> "_Quick":
+        connection = LoopConnection(_connect(database))
+        return cls(connection, connection.prepare(APPEND, APPEND_TYPES), connection.prepare(_CHECK))
+
+
+class _Slow:
+    """The event log on a connection that one thread at a time uses, and that only it may close."""
+
+    def __init__(self, database: Database, remembered: timedelta) -> None:
+        self._database = database
+        self._remembered = remembered
+        self._in_use = threading.Lock()
+        self._connection: psycopg.Connection | None = None
+        self._log: EventLog | None = None
+        self._is_abandoned = False
+
+    def append(self, group: Group) -> list[bool]:
+        with self._in_use:
+            try:
+                if self._log is None:
+                    self._connection = _connect(self._database)
+                    self._log = EventLog(self._connection, self._remembered)
+                return self._log.append(group)
+            finally:
+                if self._is_abandoned:
+                    self._close()
+
+    def abandon(self) -> None:
+        """Not to be waited for. A connection that a thread is waiting on cannot be closed under it."""
+        self._is_abandoned = True
+        if self._in_use.acquire(blocking=False):
+            self._close()
+            self._in_use.release()
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
 
 # A server that is stopped in the middle of a transaction holds the end of the log: the database lets go of it.
 _SAFEGUARDS: Final = """
 SET statement_timeout = '15s'; SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '10s'
 """
+_CHECK: Final = b"SELECT position FROM kept.log_head"
 
 
-def _first_line(error: Exception) -> str:
+def _connect(database: Database) -> psycopg.Connection:
+    connection = database.connect("group commit", autocommit=True)
+    connection.execute(_SAFEGUARDS)
+    return connection
+
+
+async def _in_a_thread(work: Callable[[], T]) -> T:
+    """A thread that nobody waits for at the end: the pool of asyncio would, even for one that hangs."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def tell(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(cast("T", result))
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = work()
+        except Exception as raised:  # noqa: BLE001 (it is told to whoever waits)
+            error = raised
+        # The loop may be gone by now, and nobody waits any more.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(tell, result, error)
+
+    threading.Thread(target=run, name="correlator-store", daemon=True).start()
+    return await future
+
+
+def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__

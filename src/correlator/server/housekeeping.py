@@ -64,6 +64,7 @@ class Housekeeping:
     def _run(self) -> None:
         connection: psycopg.Connection | None = None
         looks = 0
+        is_away = False
         while not self._stop.is_set():
             try:
                 if connection is None:
@@ -73,8 +74,11 @@ class Housekeeping:
                 if looks % self._looks_a_clean == 0 or self.sight.rejected_bytes > self._kept.reject_bytes:
                     self.clean(connection)
                 looks += 1
+                is_away = False
             except psycopg.Error as error:
-                _log.warning("housekeeping has to wait: %s", str(error).strip().partition("\n")[0])
+                if not is_away:
+                    _log.warning("housekeeping has to wait: %s", str(error).strip().partition("\n")[0])
+                is_away = True
                 if connection is not None:
                     connection.close()
                 connection = None

@@ -8,18 +8,16 @@ from typing import Final
 
 import msgspec
 
-from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Event, Rejection, RunEvent
-from correlator.rulebook.policy import CORRELATOR, Policy
 from correlator.rulebook.problems import ROOT, Problem
 from correlator.rulebook.run_cycle import CycleError, is_single_run_batch, validate_event_sequence
 from correlator.server import answers
 from correlator.server.bodies import BodyReader, BrokenBody
 from correlator.server.exchange import EventCounts, Request, Response, answer, encode
 from correlator.server.group_commit import GroupCommit, Unavailable
+from correlator.server.judging import Judge
 from correlator.server.limits import Limits
 from correlator.server.metrics import Metrics
-from correlator.server.nesting import is_nested_deeper_than
 from correlator.server.problems import (
     BROKEN_RUN_CYCLE,
     INVALID_EVENTS,
@@ -37,32 +35,30 @@ _LONGEST_TURN: Final = 0.004
 _EVENTS_A_LOOK: Final = 16
 
 _NOT_EVEN_JSON: Final = frozenset({"invalid_json", "invalid_utf8"})
+_ONE_STORED: Final = EventCounts(1, 1, 0, 0)
+_ONE_DUPLICATE: Final = EventCounts(1, 0, 1, 0)
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 Verdict = Event | Rejection
 
 
 class Ingest:
-    def __init__(  # noqa: PLR0913 (the parts that it joins and its limits, each by its name)
+    def __init__(
         self,
         *,
         bodies: BodyReader,
         commits: GroupCommit,
         limits: Limits,
         metrics: Metrics,
-        policy: Policy = CORRELATOR,
-        max_event_bytes: int = 32_000_000,
+        judge: Judge,
         max_batch_events: int = 10_000,
-        max_nesting: int = 200,
     ) -> None:
         self._bodies = bodies
         self._commits = commits
         self._limits = limits
         self._metrics = metrics
-        self._policy = policy
-        self._max_event_bytes = max_event_bytes
+        self._judge = judge
         self._max_batch_events = max_batch_events
-        self._max_nesting = max_nesting
 
     async def one(self, request: Request) -> Response:
         """`POST /api/v1/lineage`: one event, as every official client sends it."""
@@ -125,16 +121,6 @@ class Ingest:
 
     # --- judging
 
-    def _judge(self, raw: bytes) -> Verdict:
-        if len(raw) > self._max_event_bytes:
-            most = f"{self._max_event_bytes:,}"
-            message = f"the event has {len(raw):,} bytes; the limit is {most} (max_event_bytes)"
-            return Rejection(raw=raw, errors=(Problem(ROOT, "too_large", message),))
-        if is_nested_deeper_than(self._max_nesting, raw):
-            message = f"the event is nested deeper than {self._max_nesting:,} levels (max_nesting)"
-            return Rejection(raw=raw, errors=(Problem(ROOT, "too_deep", message),))
-        return judge(raw, self._policy)
-
     async def _judge_all(self, raws: Sequence[bytes | msgspec.Raw]) -> list[Verdict]:
         """In turns, so that a large batch holds nobody up."""
         verdicts: list[Verdict] = []
@@ -179,7 +165,7 @@ class Ingest:
         return Rejection(raw=body, errors=(Problem(ROOT, "type", message),))
 
     def _not_json(self, body: bytes) -> Rejection:
-        rejection = judge(body, self._policy)
+        rejection = self._judge(body)
         if isinstance(rejection, Rejection) and _NOT_EVEN_JSON.intersection(error.rule for error in rejection.errors):
             return rejection
         return Rejection(raw=body, errors=(Problem(ROOT, "invalid_json", "the body is not valid JSON"),))
@@ -209,7 +195,7 @@ class Ingest:
             (stored,) = await self._commits.submit((entry_of(event),))
         except Unavailable as reason:
             raise _try_again(reason) from reason
-        request.events = EventCounts(1, 1, 0, 0) if stored else EventCounts(1, 0, 1, 0)
+        request.events = _ONE_STORED if stored else _ONE_DUPLICATE
         return stored
 
     async def _keep(self, request: Request, verdicts: Sequence[Verdict]) -> list[bool]:

@@ -1,9 +1,9 @@
 """Log lines: one for each request, and those of the package's own loggers, through one writer.
 
-Nothing on the way of a request waits for a terminal or a pipe. Lines gather in memory, and a thread of its own puts
-them into words and writes them. When nobody takes them they are dropped, counted, and the count is told as soon as
-possible. A line never holds a body, a query string or a key, and no text from
-outside can begin a line of its own.
+Nothing on the way of a request waits for a terminal or a pipe. Lines gather in memory, and a thread of its own writes
+them; it does nothing else, because a thread that works takes turns with the event loop, and each turn costs more than a
+line. When nobody takes the lines they are dropped, counted, and the count is told as soon as possible. A line never
+holds a body, a query string or a key, and no text from outside can begin a line of its own.
 """
 
 import atexit
@@ -15,6 +15,7 @@ import time
 import traceback
 from collections import deque
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -89,7 +90,7 @@ class Log:
         # Raw, not sys.stderr: its lock, held by a write that blocks, would stop every thread that prints.
         self._descriptor = _STDERR if descriptor is None else descriptor
         self._most_pending = most_pending
-        self._pending: deque[Line] = deque()
+        self._pending: deque[bytes] = deque()
         self._dropped = 0
         self._wake = threading.Event()
         self._hurry = threading.Event()
@@ -139,7 +140,7 @@ class Log:
         if waiting >= self._most_pending:
             self._dropped += 1
             return
-        pending.append(line)
+        pending.append(self._format(line))
         if waiting == 0:
             self._wake.set()
         elif waiting == _FLUSH_LINES:
@@ -172,7 +173,7 @@ class Log:
                 line = self._pending.popleft()
             except IndexError:
                 break
-            chunk.append(self._format(line))
+            chunk.append(line)
             size += len(chunk[-1])
             if size >= _MOST_IN_ONE_WRITE:
                 self._write(chunk)
@@ -243,7 +244,13 @@ def _dropped_line(count: int) -> MessageLine:
 
 
 def _moment(line: Line) -> str:
-    return datetime.fromtimestamp(float(line.time), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, milliseconds = divmod(int(float(line.time) * 1000), 1000)
+    return f"{_second(seconds)}.{milliseconds:03}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _as_json(line: Line) -> bytes:
@@ -261,19 +268,20 @@ def _as_json(line: Line) -> bytes:
 def _as_text(line: Line) -> bytes:
     if isinstance(line, RequestLine):
         path = _printable(line.path[:_LONGEST_PATH])
-        parts = [f"{_moment(line)} {line.level:<7} {line.method} {path} {line.status} {line.duration_ms:.1f} ms"]
+        counts = key = problem = ""
         if line.received is not None:
-            counts = f"{line.stored} stored, {line.duplicates} duplicate, {line.rejected} rejected"
-            parts.append(f"{line.received} received ({counts})")
-        if line.bytes_in:
-            parts.append(f"{line.bytes_in} bytes")
-        parts.append(f"from {_printable(line.client)}")
+            counts = (
+                f" · {line.received} received ({line.stored} stored, {line.duplicates} duplicate, "
+                f"{line.rejected} rejected)"
+            )
         if line.key is not None:
-            parts.append(f"key {_printable(line.key)}")
+            key = f" · key {_printable(line.key)}"
         if line.problem is not None:
-            parts.append(line.problem)
-        parts.append(f"[{line.correlation_id}]")
-        text = " · ".join(parts)
+            problem = f" · {line.problem}"
+        text = (
+            f"{_moment(line)} {line.level:<7} {line.method} {path} {line.status} {line.duration_ms:.1f} ms{counts}"
+            f" · {line.bytes_in} bytes · from {_printable(line.client)}{key}{problem} · [{line.correlation_id}]"
+        )
     else:
         told = f" [{line.correlation_id}]" if line.correlation_id else ""
         text = f"{_moment(line)} {line.level:<7} {line.logger}: {_printable(line.message)}{told}"

@@ -1,22 +1,21 @@
 """The event log: accepted events, appended durably and once, in dense positions and in the order of commits."""
 
-import itertools
 import struct
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from hashlib import sha256
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 import psycopg
-from psycopg import errors, pq
 
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Event, Rejection
 from correlator.rulebook.formats import Instant
 from correlator.rulebook.identity import content_digest, idempotency_key
 from correlator.store.rejects import Reject, keep_rejects
+from correlator.store.statement import Row, Statement
 
 REMEMBERED: Final = timedelta(hours=24)
 """How long a repeated event is known to be one."""
@@ -26,7 +25,7 @@ MOST_BYTES_A_STATEMENT: Final = 16 * 2**20
 
 _ID_BYTES: Final = 16
 
-_APPEND: Final = b"""
+APPEND: Final = b"""
 SELECT first_position, last_position, duplicates, disputed, was_committed
 FROM kept.append_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 """
@@ -86,7 +85,7 @@ class EventLog:
 
     def __init__(self, connection: psycopg.Connection, remembered: timedelta = REMEMBERED) -> None:
         self._connection = connection
-        self._append_events = Statement(connection, _APPEND, _APPEND_TYPES)
+        self._append_events = Statement(connection, APPEND, APPEND_TYPES)
         self._look_up = Statement(connection, _KNOWN, _KNOWN_TYPES)
         self._remembered = int(remembered.total_seconds())
 
@@ -101,6 +100,12 @@ class EventLog:
             identity = uuid.uuid5(group.id, str(number)) if number else group.id
             stored += self._append(Group(identity, group.source, part, () if number else group.rejects))
         return stored
+
+    def head(self) -> int:
+        """The position of the newest event."""
+        row = self._connection.execute("SELECT position FROM kept.log_head").fetchone()
+        assert row is not None  # noqa: S101 (a table of one row)
+        return int(row[0])
 
     def _append(self, group: Group) -> list[bool]:
         if group.rejects:
@@ -137,25 +142,9 @@ class EventLog:
         duplicates: int,
         rejected: int,
     ) -> "_Row":
-        ((first, last, known, disputed, was_committed),) = self._append_events(
-            batch.bytes,
-            source.encode(),
-            _times([entry.event_time for entry in entries]),
-            _ids([entry.key for entry in entries]),
-            _ids([entry.digest for entry in entries]),
-            None if contents is None else _ids(contents),
-            _texts([entry.raw for entry in entries]),
-            _INTEGER(duplicates),
-            _INTEGER(rejected),
-            _INTEGER(self._remembered),
-        )
-        return _Row(
-            None if first is None else int(first),
-            None if last is None else int(last),
-            _ordinals(known),
-            _ordinals(disputed),
-            was_committed == b"t",
-        )
+        call = _parameters(batch, source, entries, contents, duplicates, rejected, self._remembered)
+        (row,) = self._append_events(*call)
+        return _read(row)
 
     def _what_became(self, group: Group, first: Sequence[int], disputed: Sequence[int], row: "_Row") -> "_Answer":
         """Of a group that had been committed before its answer was lost: what was stored, what is left to settle."""
@@ -210,6 +199,45 @@ class EventLog:
         stored, _ = row.outcome(len(indexes))
         for n in stored:
             answer.stored[indexes[n]] = True
+
+
+class QuickAppend(msgspec.Struct, frozen=True):
+    """The append of a group as the one statement that it nearly always is, for who waits for its answer otherwise.
+
+    Whatever is more than that is left to `EventLog.append`, which can take over at any point: it finds out by the
+    group's id what was done.
+    """
+
+    group: Group
+    first: list[int]
+    parameters: tuple[bytes | None, ...]
+
+    @classmethod
+    def of(cls, group: Group, remembered: timedelta) -> "QuickAppend | None":
+        """None where one statement is not enough: rejects, a large group, one key told in several ways."""
+        entries = group.entries
+        if group.rejects or len(entries) > MOST_EVENTS_A_STATEMENT or not entries:
+            return None
+        if sum([len(entry.raw) for entry in entries]) > MOST_BYTES_A_STATEMENT:
+            return None
+        first, disputed = _first_of_each(entries)
+        if disputed:
+            return None
+        sent = entries if len(first) == len(entries) else [entries[index] for index in first]
+        copies = len(entries) - len(first)
+        seconds = int(remembered.total_seconds())
+        return cls(group, first, _parameters(group.id, group.source, sent, None, copies, 0, seconds))
+
+    def outcome(self, answer: Row) -> list[bool] | None:
+        """For each entry whether it was stored; None where only `EventLog.append` can tell."""
+        row = _read(answer)
+        if row.disputed or row.was_committed:
+            return None
+        new, _ = row.outcome(len(self.first))
+        stored = [False] * len(self.group.entries)
+        for n in new:
+            stored[self.first[n]] = True
+        return stored
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -292,7 +320,7 @@ _TIME: Final[Callable[[int, int], bytes]] = struct.Struct("!iq").pack
 _ARRAY: Final = struct.Struct("!iiiii").pack
 _ID_LENGTH: Final = _INTEGER(_ID_BYTES)
 _TYPES: Final = psycopg.adapters.types
-_APPEND_TYPES: Final = [
+APPEND_TYPES: Final = [
     _TYPES["uuid"].oid,
     _TYPES["text"].oid,
     _TYPES["timestamptz"].array_oid,
@@ -301,6 +329,40 @@ _APPEND_TYPES: Final = [
     *[_TYPES["int4"].oid] * 3,
 ]
 _KNOWN_TYPES: Final = [_TYPES["timestamptz"].array_oid, _TYPES["uuid"].array_oid]
+
+
+def _parameters(  # noqa: PLR0917 (one for each argument of the SQL function)
+    batch: uuid.UUID,
+    source: str,
+    entries: Sequence[Entry],
+    contents: Sequence[bytes] | None,
+    duplicates: int,
+    rejected: int,
+    remembered_seconds: int,
+) -> tuple[bytes | None, ...]:
+    return (
+        batch.bytes,
+        source.encode(),
+        _times([entry.event_time for entry in entries]),
+        _ids([entry.key for entry in entries]),
+        _ids([entry.digest for entry in entries]),
+        None if contents is None else _ids(contents),
+        _texts([entry.raw for entry in entries]),
+        _INTEGER(duplicates),
+        _INTEGER(rejected),
+        _INTEGER(remembered_seconds),
+    )
+
+
+def _read(row: Row) -> _Row:
+    first, last, known, disputed, was_committed = row
+    return _Row(
+        None if first is None else int(first),
+        None if last is None else int(last),
+        _ordinals(known),
+        _ordinals(disputed),
+        was_committed == b"t",
+    )
 
 
 def _times(instants: Sequence[Instant]) -> bytes:
@@ -332,34 +394,3 @@ def _ordinals(array: bytes | None) -> frozenset[int]:
     return (
         frozenset([int(number) - 1 for number in array[1:-1].split(b",")]) if array and array != b"{}" else frozenset()
     )
-
-
-_numbers: Final = itertools.count()
-
-
-class Statement:
-    """A prepared statement that is called without the driver's own way around it, which costs four times as much.
-
-    The calling thread waits inside libpq, without the interpreter's lock: the event loop goes on.
-    """
-
-    def __init__(self, connection: psycopg.Connection, query: bytes, types: Sequence[int]) -> None:
-        self._pgconn = connection.pgconn
-        self._name = b"correlator_%d" % next(_numbers)
-        self._formats = [pq.Format.BINARY] * len(types)
-        self._checked(self._pgconn.prepare(self._name, query, types))
-
-    def __call__(self, *parameters: bytes | None) -> list[tuple[bytes | None, ...]]:
-        """The rows, in text form."""
-        # libpq takes None for NULL, whatever the annotation says.
-        said = cast("Sequence[bytes]", parameters)
-        result = self._checked(self._pgconn.exec_prepared(self._name, said, self._formats, pq.Format.TEXT))
-        columns = range(result.nfields)
-        return [tuple([result.get_value(row, column) for column in columns]) for row in range(result.ntuples)]
-
-    def _checked(self, result: pq.abc.PGresult) -> pq.abc.PGresult:
-        if result.status in {pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK}:
-            return result
-        if self._pgconn.status != pq.ConnStatus.OK:
-            raise psycopg.OperationalError(self._pgconn.get_error_message())
-        raise errors.error_from_result(result)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import psycopg
@@ -126,8 +126,8 @@ class WholeRejectedEvent(RejectedEvent, frozen=True, kw_only=True):
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """Which rejected events. What is not said does not matter."""
 
-    ids: Sequence[int] | None = None
-    rules: Sequence[str] | None = None
+    ids: tuple[int, ...] | None = None
+    rules: tuple[str, ...] | None = None
     """Any of them among the reasons."""
     layer: int | None = None
     producer: str | None = None
@@ -165,7 +165,7 @@ def list_rejects(
     connection: psycopg.Connection, selection: Selection, *, limit: int, before: int | None = None
 ) -> list[RejectedEvent]:
     """The newest first."""
-    said = {**msgspec.structs.asdict(selection), "limit": limit, "before": before}
+    said = {**_said(selection), "limit": limit, "before": before}
     with connection.cursor(row_factory=class_row(RejectedEvent)) as cursor:
         return cursor.execute(_LIST, said).fetchall()
 
@@ -195,7 +195,7 @@ def chunks(
     A single event may be larger.
     """
     row = connection.execute("SELECT coalesce(max(id), 0) FROM kept.rejected_events").fetchone()
-    said = {**msgspec.structs.asdict(selection), "after": 0, "last": row and row[0], "limit": most_events}
+    said = {**_said(selection), "after": 0, "last": row and row[0], "limit": most_events}
     while True:
         page = connection.execute(_SIZES, said).fetchall()
         chunk: list[int] = []
@@ -211,6 +211,14 @@ def chunks(
         if len(page) < most_events:
             return
         said["after"] = page[-1][0]
+
+
+def _said(selection: Selection) -> dict[str, Any]:
+    """The parameters of a query. Only a list is an array to the driver; a tuple would be a row."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in msgspec.structs.asdict(selection).items()
+    }
 
 
 def _row(source: str, reject: Reject) -> tuple[tuple[object, ...], int]:

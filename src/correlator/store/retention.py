@@ -14,8 +14,9 @@ CHUNK: Final = 5_000
 ARCHIVE: Final = "archive"
 """The reader of the log that copies it to files: nothing is dropped that it has not got."""
 
-# A little more than the window, so that whoever appends by an older clock never meets a key that is just going. The
-# time is asked once more of each row, because servers before 17.7 would delete a row that was renewed meanwhile.
+# A little more than the window, so that whoever appends by an older clock never meets a key that is just going. Each
+# row is asked for its time once more: not every version of PostgreSQL notices that a row which it had to wait for, and
+# which it found by its place, was renewed meanwhile.
 _FORGET_KEYS: Final = """
 WITH expired AS (
     SELECT max(received_at) - %s - interval '1 minute' AS until FROM kept.log_head

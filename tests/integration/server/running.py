@@ -75,7 +75,8 @@ class Server:
             if found is not None:
                 self.url, self.port = found[1], int(found[2])
                 return True
-            assert self.process.poll() is None, f"the server has ended with {self.process.returncode}:\n{self.log}"
+            code = self.process.poll()
+            assert code is None, f"the server has ended with {code}:\n{self.last_words}"
             return False
 
         wait_until(said, "the server listens")
@@ -96,7 +97,7 @@ class Server:
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the server has not ended after {seconds:g} s:\n{self.log}") from None
+            raise AssertionError(f"the server has not ended after {seconds:g} s:\n{self.last_words}") from None
 
     def stop(self) -> int:
         """As an operator does."""
@@ -113,6 +114,10 @@ class Server:
     @property
     def log(self) -> str:
         return self.log_file.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def last_words(self) -> str:
+        return "\n".join(self.log.splitlines()[-40:])
 
     def get(self, path: str, **headers: str) -> Answer:
         return self.request("GET", path, None, **headers)
@@ -169,7 +174,7 @@ def wait_until(is_so: Callable[[], bool], what: str, server: Server | None = Non
     deadline = time.monotonic() + PATIENCE
     while not is_so():
         if time.monotonic() > deadline:
-            raise AssertionError(f"not after {PATIENCE} s: {what}" + (f"\n{server.log}" if server else ""))
+            raise AssertionError(f"not after {PATIENCE} s: {what}" + (f"\n{server.last_words}" if server else ""))
         time.sleep(0.01)
 
 
@@ -211,13 +216,13 @@ def kill_postgres(data_dir: Path) -> None:
         wait_until(lambda: _has_no_server(data_dir), "PostgreSQL is gone")
 
 
-def backend_of(connection: psycopg.Connection, purpose: str) -> int | None:
-    """The process that serves this purpose of the server's."""
-    row = connection.execute(
+def backends_of(connection: psycopg.Connection, purpose: str) -> list[int]:
+    """The processes that serve this purpose of the server's."""
+    rows = connection.execute(
         "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()",
         [f"correlator {purpose}"],
-    ).fetchone()
-    return None if row is None else row[0]
+    ).fetchall()
+    return [pid for (pid,) in rows]
 
 
 def _has_no_server(data_dir: Path) -> bool:
