@@ -320,8 +320,11 @@ _TIME: Final[Callable[[int, int], bytes]] = struct.Struct("!iq").pack
 _ARRAY: Final = struct.Struct("!iiiii").pack
 _ID_LENGTH: Final = _INTEGER(_ID_BYTES)
 _TYPES: Final = psycopg.adapters.types
+_TIME_TYPE: Final = _TYPES["timestamptz"].oid
+_ID_TYPE: Final = _TYPES["uuid"].oid
+_TEXT_TYPE: Final = _TYPES["bytea"].oid
 APPEND_TYPES: Final = [
-    _TYPES["uuid"].oid,
+    _ID_TYPE,
     _TYPES["text"].oid,
     _TYPES["timestamptz"].array_oid,
     *[_TYPES["uuid"].array_oid] * 3,
@@ -366,23 +369,23 @@ def _read(row: Row) -> _Row:
 
 
 def _times(instants: Sequence[Instant]) -> bytes:
-    return _array("timestamptz", len(instants)) + b"".join([_TIME(8, instant - _EPOCH) for instant in instants])
+    return _array(_TIME_TYPE, len(instants)) + b"".join([_TIME(8, instant - _EPOCH) for instant in instants])
 
 
 def _ids(ids: Sequence[bytes]) -> bytes:
-    return _array("uuid", len(ids)) + b"".join([_ID_LENGTH + value for value in ids])
+    return _array(_ID_TYPE, len(ids)) + b"".join([_ID_LENGTH + value for value in ids])
 
 
 def _texts(texts: Sequence[bytes]) -> bytes:
-    parts = [_array("bytea", len(texts))]
+    parts = [_array(_TEXT_TYPE, len(texts))]
     for text in texts:
         parts += (_INTEGER(len(text)), text)
     return b"".join(parts)
 
 
-def _array(element: str, length: int) -> bytes:
+def _array(element: int, length: int) -> bytes:
     """One dimension, no nulls, the element's type, how many, counted from 1."""
-    return _ARRAY(1, 0, _TYPES[element].oid, length, 1)
+    return _ARRAY(1, 0, element, length, 1)
 
 
 def _id(text: bytes | None) -> bytes:
