@@ -134,9 +134,9 @@ class Bench:
     def _timed(self, run: Callable[[], Outcome], server: int | None) -> tuple[Measure, int]:
         # What the one before has left to be written must not be the next one's burden.
         self._administrator.execute("CHECKPOINT")
-        before = _cpu(server), self._cpu_of_postgres()
+        before = _cpu_of_family(server), _cpu_of_family(self._postmaster)
         outcome = run()
-        after = _cpu(server), self._cpu_of_postgres()
+        after = _cpu_of_family(server), _cpu_of_family(self._postmaster)
         each = 1e6 / outcome.events
         measure = Measure(
             outcome.events / outcome.seconds,
@@ -147,11 +147,6 @@ class Bench:
             outcome.cpu_seconds * each,
         )
         return measure, outcome.events
-
-    def _cpu_of_postgres(self) -> float:
-        children = Path(f"/proc/{self._postmaster}/task/{self._postmaster}/children").read_text(encoding="ascii")
-        # Those that have ended meanwhile are among what the postmaster has waited for.
-        return _cpu(self._postmaster, with_ended_children=True) + sum(_cpu(int(pid)) for pid in children.split())
 
     def check_log(self) -> None:
         """What was acknowledged is what there is, and the ledger says the same."""
@@ -165,9 +160,16 @@ def _check_count(connection: psycopg.Connection, query: str, expected: int) -> N
         raise LoadError(f"{expected:,} events were acknowledged, but {query} says {row[0] if row else None}.")
 
 
-def _cpu(pid: int | None, *, with_ended_children: bool = False) -> float:
+def _cpu_of_family(pid: int | None) -> float:
+    """A process and its children: PostgreSQL's backends, the server's workers."""
     if pid is None:
         return 0.0
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    # Those that have ended meanwhile are among what their parent has waited for.
+    return _cpu(pid, with_ended_children=True) + sum(_cpu(int(child)) for child in children.split())
+
+
+def _cpu(pid: int, *, with_ended_children: bool = False) -> float:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

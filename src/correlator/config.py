@@ -113,6 +113,10 @@ class ServerSettings(CommonSettings):
         default=None, repr=False
     )
 
+    workers: Annotated[
+        int, About(whole(0), "Processes that take requests; 0 is one for each core, but no more than 4.")
+    ] = 1
+
     max_event_bytes: Annotated[Bytes, About(BYTES, "The largest event, after unpacking.")] = 32_000_000
     max_request_bytes: Annotated[Bytes, About(BYTES, "The largest body of a request, after unpacking.")] = 100_000_000
     max_inflight_bytes: Annotated[
@@ -129,6 +133,12 @@ class ServerSettings(CommonSettings):
     request_timeout: Annotated[
         Seconds, About(TIME, "How long the head or the body of a request may take to arrive.")
     ] = 60.0
+    commit_patience: Annotated[
+        Seconds, About(TIME, "How long requests wait for a database that went away; then the answer is 503.")
+    ] = 3.0
+    commit_timeout: Annotated[
+        Seconds, About(TIME, "How long a commit may take; then the database is taken to hang, and the answer is 503.")
+    ] = 20.0
     shutdown_grace: Annotated[
         Seconds, About(TIME, "How long requests may go on after the server was told to stop.")
     ] = 30.0

@@ -30,7 +30,7 @@ def open_database(settings: CommonSettings) -> Iterator[Database]:
                 yield Database(settings.database_url)
         else:
             with EmbeddedPostgres.open(embedded_directory(settings)) as server, _told(server.url):
-                yield Database(server.url)
+                yield Database(server.url, lambda: server.restarts)
     except (EmbeddedPostgresError, MigrationError) as error:
         raise CouldNotTellError(str(error)) from error
 

@@ -1,27 +1,25 @@
 """`correlator serve`: take events over HTTP until told to stop."""
 
 import ipaddress
+import logging
 import signal
 import socket
 import sys
 from types import FrameType
-from typing import Final
 
 import click
-import uvicorn
 
-from correlator.cli.database import open_migrated_database
+from correlator.cli.database import open_migrated_database, place_of
 from correlator.cli.options import CouldNotTellError, with_settings
 from correlator.config import ServerSettings
 from correlator.server.app import App
 from correlator.server.auth import KeyCache
-from correlator.server.connections import bounded
+from correlator.server.http_server import BACKLOG, SWITCH_INTERVAL, HttpServer
 from correlator.server.request_log import Log, capture_logging
+from correlator.server.workers import Workers, WorkersError, number_of_workers
+from correlator.store.database import Database
 
-_BACKLOG: Final = 2048
-_SWITCH_INTERVAL: Final = 0.0005
-"""Seconds after which one thread lets another go on. The thread that commits must not wait long for the one that
-judges: the default of 5 ms is many times what a commit takes."""
+_log = logging.getLogger(__name__)
 
 
 @click.command("serve")
@@ -31,58 +29,65 @@ def command(settings: ServerSettings) -> None:
 
     Every event that is answered with 200 is on disk. Stops on SIGTERM or Ctrl-C, after the requests that it has.
     """
-    sys.setswitchinterval(_SWITCH_INTERVAL)
-    signal.signal(signal.SIGTERM, _leave)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
     log = Log(settings.log_format, settings.log_level)
     capture_logging(log)
     try:
-        with open_migrated_database(settings) as database, KeyCache(database) as keys:
-            if keys.is_open and not settings.insecure and not _is_loopback(settings.host):
-                raise CouldNotTellError(
-                    f"Without keys the server listens on this machine only, not on {settings.host}. Create a key "
-                    "(correlator keys create NAME), or say --insecure if anybody who can reach it may use it."
-                )
-            listener = _listen(settings)
-            _serve(settings, App(settings, database, keys, log), listener)
+        with open_migrated_database(settings) as database:
+            workers = number_of_workers(settings)
+            _log.info("workers: %d, database: %s", workers, place_of(database.url))
+            if workers == 1:
+                _serve_alone(settings, database, log)
+            else:
+                _serve_with(workers, settings, database)
     finally:
         log.close()
 
 
-def _serve(settings: ServerSettings, app: App, listener: socket.socket) -> None:
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app.edge,
-            loop="uvloop",
-            http=bounded(max_head_bytes=settings.max_head_bytes, head_seconds=settings.request_timeout),
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=max(1, round(settings.shutdown_grace)),
-            ssl_certfile=settings.tls_certificate,
-            ssl_keyfile=settings.tls_key,
-            ssl_keyfile_password=settings.tls_key_password,
-        )
-    )
-    # uvicorn raises the signal that stopped it once more at the end: having been told to stop is no failure.
+def _serve_alone(settings: ServerSettings, database: Database, log: Log) -> None:
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    with KeyCache(database) as keys:
+        _check_exposure(settings, keys)
+        listener = _bind(settings)
+        try:
+            listener.listen(BACKLOG)
+        except OSError as error:
+            raise _cannot_listen(settings, error) from error
+        told = f"Correlator is listening on {_url(settings, listener)}"
+        server = HttpServer(settings, App(settings, database, keys, log), on_started=lambda: click.echo(told, err=True))
+        server.serve_on(listener)
+
+
+def _serve_with(workers: int, settings: ServerSettings, database: Database) -> None:
+    with KeyCache(database) as keys:
+        _check_exposure(settings, keys)
+    # Taken as a port is that belongs to one; only then opened for our own workers. Nobody else's get in beside them.
+    reserved = _bind(settings)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    told = f"Correlator is listening on {_url(settings, reserved)}"
+    try:
+        Workers(settings, workers, database, reserved).run(on_ready=lambda: click.echo(told, err=True))
+    except WorkersError as error:
+        raise CouldNotTellError(str(error)) from error
+
+
+def _end(_: int, __: FrameType | None) -> None:
+    """Told to stop while it starts: whatever is open already is closed."""
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, server.handle_exit)
-    scheme = "http" if settings.tls_certificate is None else "https"
-    click.echo(f"Correlator is listening on {scheme}://{_address(listener)}", err=True)
-    server.run(sockets=[listener])
-    if not server.started:
-        raise CouldNotTellError("The server could not start; the lines above say why.")
+        signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(0)
 
 
-def _leave(_: int, __: FrameType | None) -> None:
-    """Told to stop before there was anything to stop. Whatever was begun is undone on the way out."""
-    sys.exit()
+def _check_exposure(settings: ServerSettings, keys: KeyCache) -> None:
+    if keys.is_open and not settings.insecure and not _is_loopback(settings.host):
+        raise CouldNotTellError(
+            f"Without keys the server listens on this machine only, not on {settings.host}. Create a key "
+            "(correlator keys create NAME), or say --insecure if anybody who can reach it may use it."
+        )
 
 
-def _listen(settings: ServerSettings) -> socket.socket:
+def _bind(settings: ServerSettings) -> socket.socket:
     """Bound before anything is said, so that the port is known and taken."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -91,19 +96,23 @@ def _listen(settings: ServerSettings) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(_BACKLOG)
     except OSError as error:
-        raise CouldNotTellError(
-            f"Cannot listen on {settings.host}, port {settings.port}: {error.strerror or error}. "
-            "Choose others with --host and --port."
-        ) from error
+        raise _cannot_listen(settings, error) from error
     listener.setblocking(False)
     return listener
 
 
-def _address(listener: socket.socket) -> str:
+def _cannot_listen(settings: ServerSettings, error: OSError) -> CouldNotTellError:
+    return CouldNotTellError(
+        f"Cannot listen on {settings.host}, port {settings.port}: {error.strerror or error}. "
+        "Choose others with --host and --port."
+    )
+
+
+def _url(settings: ServerSettings, listener: socket.socket) -> str:
+    scheme = "http" if settings.tls_certificate is None else "https"
     host, port = listener.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _is_loopback(host: str) -> bool:

@@ -87,7 +87,7 @@ def storable(text: str) -> str:
 
 @_remembered
 def normalize_namespace(namespace: str) -> str:
-    """The one spelling of a namespace (DESIGN 4.6); what is no URL comes back as it is."""
+    """The one spelling of a namespace; what is no URL comes back as it is."""
     text = _clean(namespace)
     url = _URL.fullmatch(text)
     if url is None:

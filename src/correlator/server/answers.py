@@ -96,6 +96,7 @@ class Health(Struct, frozen=True):
     version: str
     database: Literal["up", "down"]
     uptime_seconds: Annotated[float, Meta(ge=0)]
+    workers: Annotated[int, Meta(ge=0, description="Processes that take requests; the figures are those of all.")]
     waiting_events: Count
     in_flight_bytes: Count
     log_head: Annotated[

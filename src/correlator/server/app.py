@@ -1,9 +1,11 @@
 """The server, put together: what stands behind each path, and what has to run beside the requests."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Final
 
 from correlator import __version__
 from correlator.config import ServerSettings
@@ -19,23 +21,44 @@ from correlator.server.housekeeping import Housekeeping, Kept
 from correlator.server.ingest import Ingest
 from correlator.server.judging import Judge
 from correlator.server.limits import Buckets, ClientAddress, Limits
-from correlator.server.metrics import CONTENT_TYPE, Metrics
+from correlator.server.metrics import CONTENT_TYPE, START_TIME, Family, Metrics, render, restarts_of_embedded
 from correlator.server.openapi import document
 from correlator.server.problems import unavailable
 from correlator.server.request_log import Log
+from correlator.server.shared_figures import PUBLISH_SECONDS, SharedFigures
 from correlator.store.database import Database
+
+_PATIENCE_SECONDS: Final = 3.0
+"""For the database to answer before requests are taken. After that they are told why they cannot be stored."""
+_POLL_SECONDS: Final = 0.005
+
+_WORKERS: Final = "correlator_workers"
+_WAITING_EVENTS: Final = "correlator_waiting_events"
+_IN_FLIGHT_BYTES: Final = "correlator_in_flight_bytes"
 
 
 class App:
-    """One server on one database. `edge` is what uvicorn runs."""
+    """One server on one database, or one of its workers, which then has `figures`. `edge` is what uvicorn runs."""
 
-    def __init__(self, settings: ServerSettings, database: Database, keys: KeyCache, log: Log) -> None:
-        self._began = time.monotonic()
+    def __init__(
+        self,
+        settings: ServerSettings,
+        database: Database,
+        keys: KeyCache,
+        log: Log,
+        figures: SharedFigures | None = None,
+    ) -> None:
         self.metrics = Metrics(__version__)
+        self.metrics.add(restarts_of_embedded(lambda: database.restarts))
+        self._figures = figures
         self._budget = Budget(settings.max_inflight_bytes)
         self._commits = GroupCommit(
             database,
-            CommitLimits(max_waiting_events=settings.max_waiting_events),
+            CommitLimits(
+                max_waiting_events=settings.max_waiting_events,
+                patience=settings.commit_patience,
+                longest_commit=settings.commit_timeout,
+            ),
             remembered=timedelta(seconds=settings.idempotency_window),
             on_commit=self._count_commit,
         )
@@ -98,11 +121,28 @@ class App:
     async def _lifespan(self) -> AsyncIterator[None]:
         self._commits.start()
         self._housekeeping.start()
+        publishing = asyncio.create_task(self._publish(), name="figures")
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while self._commits.trouble is not None and time.monotonic() < deadline:  # noqa: ASYNC110 (once, at the start)
+            await asyncio.sleep(_POLL_SECONDS)
         try:
             yield
         finally:
+            publishing.cancel()
             await self._commits.stop()
             self._housekeeping.stop()
+            if self._figures is not None:
+                self._figures.publish(self.metrics.families())
+
+    async def _publish(self) -> None:
+        while self._figures is not None:
+            self._figures.publish(self.metrics.families())
+            await asyncio.sleep(PUBLISH_SECONDS)
+
+    def _families(self) -> list[Family]:
+        """Of the whole server."""
+        families = self.metrics.families()
+        return families if self._figures is None else self._figures.of_all(families)
 
     async def _ping(self, _: Request) -> Response:
         return answer(answers.Ping())
@@ -116,20 +156,22 @@ class App:
     async def _health(self, _: Request) -> Response:
         is_up = self._commits.trouble is None
         sight = self._housekeeping.sight
+        figures = {sample: value for family in self._families() for sample, value in family.samples.items()}
         return answer(
             answers.Health(
                 status="ok" if is_up else "degraded",
                 version=__version__,
                 database="up" if is_up else "down",
-                uptime_seconds=time.monotonic() - self._began,
-                waiting_events=self._commits.waiting_events,
-                in_flight_bytes=self._budget.used,
+                uptime_seconds=max(0.0, time.time() - figures[START_TIME]),
+                workers=int(figures[_WORKERS]),
+                waiting_events=int(figures[_WAITING_EVENTS]),
+                in_flight_bytes=int(figures[_IN_FLIGHT_BYTES]),
                 log_head=None if sight is None else sight.log_head,
             )
         )
 
     async def _metrics_page(self, _: Request) -> Response:
-        return Response(200, self.metrics.render(), ((b"content-type", CONTENT_TYPE.encode()),))
+        return Response(200, render(self._families()), ((b"content-type", CONTENT_TYPE.encode()),))
 
     def _count_commit(self, committed: Committed) -> None:
         self.metrics.commit_events.observe(committed.stored + committed.duplicates + committed.rejected)
@@ -137,37 +179,40 @@ class App:
 
     def _watch(self) -> None:
         gauge = self.metrics.gauge
-        gauge(
-            "correlator_waiting_events",
-            "Events that wait for their commit.",
-            lambda: self._commits.waiting_events,
-        )
-        gauge("correlator_in_flight_bytes", "Bytes of the bodies of requests.", lambda: self._budget.used)
+        gauge(_WORKERS, "Worker processes that run.", lambda: 1)
+        gauge(_WAITING_EVENTS, "Events that wait for their commit.", lambda: self._commits.waiting_events)
+        gauge(_IN_FLIGHT_BYTES, "Bytes of the bodies of requests.", lambda: self._budget.used)
         gauge(
             "correlator_database_up",
             "Whether events can be stored.",
             lambda: float(self._commits.trouble is None),
+            together="least",
         )
+        # Every worker sees the same database: together they have what the last one saw.
         sight = self._housekeeping
         gauge(
             "correlator_log_head_position",
             "The position of the newest event in the log.",
             lambda: None if sight.sight is None else sight.sight.log_head,
+            together="most",
         )
         gauge(
             "correlator_rejected_events_kept",
             "Rejected events that can still be looked at.",
             lambda: None if sight.sight is None else sight.sight.rejected_events,
+            together="most",
         )
         gauge(
             "correlator_rejected_bytes_kept",
             "What they take.",
             lambda: None if sight.sight is None else sight.sight.rejected_bytes,
+            together="most",
         )
         gauge(
             "correlator_rejected_events_capped",
             "Rejected events that were removed before their time, for want of room (rejects_max_bytes).",
             lambda: None if sight.sight is None else sight.sight.capped_events,
+            together="most",
         )
 
 

@@ -9,6 +9,7 @@ judging an event.
 import asyncio
 from typing import Any, Final, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from correlator.server import problems
@@ -16,6 +17,7 @@ from correlator.server.correlation_id import CorrelationIds
 from correlator.server.problems import BAD_REQUEST, HEAD_TOO_LARGE, HttpProblem
 
 _PHRASES: Final = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
+_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
 _ids = CorrelationIds()
 
 
@@ -58,6 +60,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._unfinished = 0
         """Bytes that have come since the last thing that was whole: a head, a piece of a body, a message."""
         self._patience: asyncio.TimerHandle | None = None
+        self._is_repeating = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as its parent has it
         super().connection_made(cast("asyncio.Transport", _InOnePiece(transport)))
@@ -69,16 +72,42 @@ class BoundedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unfinished += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        while data:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as offer:
+                data = data[offer.args[0] :]
+                self._decline_upgrade()
+            except httptools.HttpParserError:
+                message = "Invalid HTTP request received."
+                self.logger.warning(message)
+                self.send_400_response(message)
+                return
+            else:
+                break
         if self._unfinished:
             if self._unfinished > self.max_head_bytes:
                 self._refuse()
             elif self._patience is None:
                 self._wait()
 
+    def on_message_begin(self) -> None:
+        if not self._is_repeating:
+            super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if not self._is_repeating:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_repeating:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self._progress()
-        super().on_headers_complete()
+        if not self._is_repeating:
+            super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._progress()
@@ -86,7 +115,24 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._progress()
-        super().on_message_complete()
+        # Of a request that offers an upgrade the parser says so before its body: see `_decline_upgrade`.
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def _decline_upgrade(self) -> None:
+        """Take the request as if it had not offered another protocol, as RFC 9110 (7.8) has it.
+
+        `curl --http2` and Java's own client offer `h2c` with every first request. The parser takes what follows the
+        head for the other protocol, so a new one is told again how the body is framed, and goes on with it.
+        """
+        framing = b"".join([name + b": " + value + b"\r\n" for name, value in self.headers if name in _FRAMING])
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._is_repeating = True
+        try:
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n")
+        finally:
+            self._is_repeating = False
 
     def on_response_complete(self) -> None:
         cast("_InOnePiece", self.transport).flush()

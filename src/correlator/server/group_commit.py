@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Final, TypeVar, cast
 
 import msgspec
@@ -91,7 +92,7 @@ class GroupCommit:
         on_commit: Callable[[Committed], None] = lambda _: None,
     ) -> None:
         self._limits = limits or Limits()
-        self._connections = _Connections(database, remembered)
+        self._connections = _Connections(database, remembered, self._limits.longest_commit)
         self._remembered = remembered
         self._on_commit = on_commit
         self._pending: deque[Submission] = deque()
@@ -294,8 +295,8 @@ class GroupCommit:
 class _Connections:
     """One that the event loop talks on, and one for a thread that does what is rare. Made when needed."""
 
-    def __init__(self, database: Database, remembered: timedelta) -> None:
-        self._database = database
+    def __init__(self, database: Database, remembered: timedelta, longest_commit: float) -> None:
+        self._connect = partial(_connect, database, longest_commit)
         self._remembered = remembered
         self._quick: _Quick | None = None
         self._slow: _Slow | None = None
@@ -311,7 +312,7 @@ class _Connections:
 
     async def append(self, group: Group) -> list[bool]:
         if self._slow is None:
-            self._slow = _Slow(self._database, self._remembered)
+            self._slow = _Slow(self._connect, self._remembered)
         slow = self._slow
         return await _in_a_thread(lambda: slow.append(group))
 
@@ -325,7 +326,7 @@ class _Connections:
 
     async def _get_quick(self) -> "_Quick":
         if self._quick is None:
-            quick = await _in_a_thread(lambda: _Quick.made(self._database))
+            quick = await _in_a_thread(lambda: _Quick.made(self._connect()))
             quick.connection.start()
             self._quick = quick
         return self._quick
@@ -337,16 +338,16 @@ class _Quick(msgspec.Struct, frozen=True):
     check: Prepared
 
     @classmethod
-    def made(cls, database: Database) -> "_Quick":
-        connection = LoopConnection(_connect(database))
+    def made(cls, plain: psycopg.Connection) -> "_Quick":
+        connection = LoopConnection(plain)
         return cls(connection, connection.prepare(APPEND, APPEND_TYPES), connection.prepare(_CHECK))
 
 
 class _Slow:
     """The event log on a connection that one thread at a time uses, and that only it may close."""
 
-    def __init__(self, database: Database, remembered: timedelta) -> None:
-        self._database = database
+    def __init__(self, connect: Callable[[], psycopg.Connection], remembered: timedelta) -> None:
+        self._connect = connect
         self._remembered = remembered
         self._in_use = threading.Lock()
         self._connection: psycopg.Connection | None = None
@@ -357,7 +358,7 @@ class _Slow:
         with self._in_use:
             try:
                 if self._log is None:
-                    self._connection = _connect(self._database)
+                    self._connection = self._connect()
                     self._log = EventLog(self._connection, self._remembered)
                 return self._log.append(group)
             finally:
@@ -376,16 +377,18 @@ class _Slow:
             self._connection.close()
 
 
-# A server that is stopped in the middle of a transaction holds the end of the log: the database lets go of it.
-_SAFEGUARDS: Final = """
-SET statement_timeout = '15s'; SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '10s'
-"""
 _CHECK: Final = b"SELECT position FROM kept.log_head"
 
 
-def _connect(database: Database) -> psycopg.Connection:
+def _connect(database: Database, longest_commit: float) -> psycopg.Connection:
     connection = database.connect("group commit", autocommit=True)
-    connection.execute(_SAFEGUARDS)
+    milliseconds = max(1, int(longest_commit * 1000))
+    # A little before we give up ourselves, so that the database says why. And a server that is stopped in the middle of
+    # a transaction holds the end of the log: the database lets go of it.
+    connection.execute(
+        f"SET statement_timeout = {milliseconds * 3 // 4}; SET lock_timeout = {milliseconds // 2}; "
+        f"SET idle_in_transaction_session_timeout = {milliseconds // 2}"
+    )
     return connection
 
 

@@ -2,6 +2,7 @@
 
 Made for being counted in the middle of a request: to observe is a look into a dict and an addition. Each series has one
 thread that writes it (the event loop its own, a committer its own), so nothing is locked; whoever renders only reads.
+What is read is a `Family`, a plain value, so that several processes can be added up (`shared_figures`).
 """
 
 import os
@@ -9,9 +10,11 @@ import resource
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol, TypeAlias
+
+import msgspec
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -21,10 +24,41 @@ _MOST_SERIES = 1000
 """A label whose values a client could choose would otherwise fill the memory."""
 _OTHER = "other"
 
+START_TIME: Final = "process_start_time_seconds"
+
+
+Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
+Together: TypeAlias = Literal["sum", "least", "most"]
+"""What the figures of several processes are together."""
+
+
+class Family(msgspec.Struct, frozen=True):
+    """All samples of one name at one moment."""
+
+    name: str
+    kind: Kind
+    about: str
+    samples: dict[str, float]
+    """By what stands before the value: name and labels."""
+    together: Together = "sum"
+
+    def lines(self) -> Iterator[str]:
+        """As Prometheus reads it, HELP and TYPE first. Nothing where there is no sample."""
+        if self.samples:
+            about = self.about.replace("\\", "\\\\").replace("\n", "\\n")
+            yield f"# HELP {self.name} {about}"
+            yield f"# TYPE {self.name} {self.kind}"
+            for sample, value in self.samples.items():
+                yield f"{sample} {_number(value)}"
+
 
 class Metric(Protocol):
-    def lines(self) -> Iterator[str]:
-        """The metric as Prometheus reads it, HELP and TYPE first."""
+    def family(self) -> Family:
+        """What it has come to."""
+
+
+def render(families: Iterable[Family]) -> bytes:
+    return "".join(f"{line}\n" for family in families for line in family.lines()).encode()
 
 
 class Counter:
@@ -47,26 +81,33 @@ class Counter:
     def value(self, labels: tuple[str | int, ...] = ()) -> float:
         return self._counts.get(labels, 0)
 
-    def lines(self) -> Iterator[str]:
-        yield from _head(self._name, "counter", self._about)
-        for labels, count in list(self._counts.items()):
-            yield f"{self._name}{_labelled(self._labels, labels)} {_number(count)}"
+    def family(self) -> Family:
+        samples = {self._name + _labelled(self._labels, labels): count for labels, count in list(self._counts.items())}
+        return Family(self._name, "counter", self._about, samples)
 
 
 class Gauge:
     """A value that is asked for when somebody looks. What cannot be told (None) is left out."""
 
-    def __init__(self, name: str, about: str, read: Callable[[], float | None], *, kind: str = "gauge") -> None:
+    def __init__(
+        self,
+        name: str,
+        about: str,
+        read: Callable[[], float | None],
+        *,
+        kind: Kind = "gauge",
+        together: Together = "sum",
+    ) -> None:
         self._name = name
         self._about = about
         self._read = read
         self._kind = kind
+        self._together = together
 
-    def lines(self) -> Iterator[str]:
+    def family(self) -> Family:
         value = self._read()
-        if value is not None:
-            yield from _head(self._name, self._kind, self._about)
-            yield f"{self._name} {_number(value)}"
+        samples = {} if value is None else {self._name: value}
+        return Family(self._name, self._kind, self._about, samples, self._together)
 
 
 class Info:
@@ -77,9 +118,9 @@ class Info:
         self._about = about
         self._values = labels
 
-    def lines(self) -> Iterator[str]:
-        yield from _head(self._name, "gauge", self._about)
-        yield f"{self._name}{_labelled(tuple(self._values), tuple(self._values.values()))} 1"
+    def family(self) -> Family:
+        sample = self._name + _labelled(tuple(self._values), tuple(self._values.values()))
+        return Family(self._name, "gauge", self._about, {sample: 1}, "most")
 
 
 class Histogram:
@@ -107,17 +148,18 @@ class Histogram:
         # One count for each bound, one for what is above them all, and the sum.
         return self._series.setdefault(labels, [0] * (len(self._bounds) + 1) + [0.0])
 
-    def lines(self) -> Iterator[str]:
-        yield from _head(self._name, "histogram", self._about)
+    def family(self) -> Family:
         names = (*self._labels, "le")
+        samples: dict[str, float] = {}
         for labels, series in list(self._series.items()):
             *counts, total = tuple(series)
             below = 0.0
             for bound, count in zip((*map(_number, self._bounds), "+Inf"), counts, strict=True):
                 below += count
-                yield f"{self._name}_bucket{_labelled(names, (*labels, bound))} {_number(below)}"
-            yield f"{self._name}_sum{_labelled(self._labels, labels)} {_number(total)}"
-            yield f"{self._name}_count{_labelled(self._labels, labels)} {_number(below)}"
+                samples[f"{self._name}_bucket{_labelled(names, (*labels, bound))}"] = below
+            samples[f"{self._name}_sum{_labelled(self._labels, labels)}"] = total
+            samples[f"{self._name}_count{_labelled(self._labels, labels)}"] = below
+        return Family(self._name, "histogram", self._about, samples)
 
 
 class Metrics:
@@ -155,19 +197,16 @@ class Metrics:
             "correlator_group_commit_duration_seconds",
             "How long one transaction took, from its first row to its commit.",
         )
-        self.embedded_restarts = self._counter(
-            "correlator_embedded_restarts_total", "How often the embedded PostgreSQL died and was started again."
-        )
         self.add(Info("correlator_build_info", "The version that runs.", {"version": version, "python": _python()}))
-        for gauge in _process_gauges():
+        for gauge in process_gauges():
             self.add(gauge)
 
     def add(self, metric: Metric) -> None:
         self._metrics.append(metric)
 
-    def gauge(self, name: str, about: str, read: Callable[[], float | None]) -> None:
+    def gauge(self, name: str, about: str, read: Callable[[], float | None], *, together: Together = "sum") -> None:
         """Something that another part knows and that is asked when somebody looks."""
-        self.add(Gauge(name, about, read))
+        self.add(Gauge(name, about, read, together=together))
 
     def count_events(self, endpoint: str, received: int, stored: int, duplicates: int, rejected: int) -> None:
         add = self.events.add
@@ -179,8 +218,8 @@ class Metrics:
         if rejected:
             add((endpoint, "rejected"), rejected)
 
-    def render(self) -> bytes:
-        return "".join(f"{line}\n" for metric in self._metrics for line in metric.lines()).encode()
+    def families(self) -> list[Family]:
+        return [metric.family() for metric in self._metrics]
 
     def _counter(self, name: str, about: str, labels: Sequence[str] = ()) -> Counter:
         counter = Counter(name, about, labels)
@@ -193,11 +232,6 @@ class Metrics:
         histogram = Histogram(name, about, bounds, labels=labels)
         self.add(histogram)
         return histogram
-
-
-def _head(name: str, kind: str, about: str) -> tuple[str, str]:
-    escaped = about.replace("\\", "\\\\").replace("\n", "\\n")
-    return f"# HELP {name} {escaped}", f"# TYPE {name} {kind}"
 
 
 def _labelled(names: Sequence[str], values: Sequence[str | int]) -> str:
@@ -218,17 +252,25 @@ def _python() -> str:
     return ".".join(map(str, sys.version_info[:3]))
 
 
-def _process_gauges() -> tuple[Gauge, ...]:
+def restarts_of_embedded(read: Callable[[], int]) -> Gauge:
+    about = "How often the embedded PostgreSQL died and was started again."
+    return Gauge("correlator_embedded_restarts_total", about, read, kind="counter")
+
+
+def process_gauges() -> tuple[Gauge, ...]:
     """The names that Prometheus's own clients use. Elsewhere than on Linux some are missing."""
     started_at = time.time()
     page = os.sysconf("SC_PAGE_SIZE")
     return (
-        Gauge("process_cpu_seconds_total", "User and system time of this process.", time.process_time, kind="counter"),
-        Gauge("process_start_time_seconds", "When the server started, as Unix time.", lambda: started_at),
-        Gauge("process_resident_memory_bytes", "Memory of this process.", lambda: _resident_pages(page)),
+        Gauge("process_cpu_seconds_total", "User and system time of the server.", time.process_time, kind="counter"),
+        Gauge(START_TIME, "When the server started, as Unix time.", lambda: started_at, together="least"),
+        Gauge("process_resident_memory_bytes", "Memory of the server.", lambda: _resident_pages(page)),
         Gauge("process_open_fds", "Open file descriptors.", _open_descriptors),
         Gauge(
-            "process_max_fds", "The limit of file descriptors.", lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            "process_max_fds",
+            "The limit of file descriptors of one process.",
+            lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            together="least",
         ),
     )
 

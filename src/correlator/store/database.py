@@ -1,5 +1,6 @@
 """The one PostgreSQL that Correlator works with, embedded or external: where it is, and connections to it."""
 
+from collections.abc import Callable
 from typing import Final
 
 import psycopg
@@ -15,8 +16,14 @@ _SESSION: Final = (
 class Database:
     """Where the database is. A connection is made when somebody needs one."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, restarts: Callable[[], int] = lambda: 0) -> None:
         self.url = url
+        self._restarts = restarts
+
+    @property
+    def restarts(self) -> int:
+        """How often we had to start its server again; 0 where that is not our affair."""
+        return self._restarts()
 
     def connect(self, purpose: str, *, autocommit: bool = False) -> psycopg.Connection[TupleRow]:
         """A connection of its own; `purpose` is what an operator reads in `pg_stat_activity`."""

@@ -131,6 +131,8 @@ class EmbeddedPostgres:
 
     def __init__(self, directory: Path, start_timeout: float, stop_timeout: float) -> None:
         self.url = ""
+        self.restarts = 0
+        """How often the server was found dead and runs again."""
         self._directory = directory
         self._data = directory / "data"
         self._logs = directory / "log"
@@ -546,6 +548,7 @@ class EmbeddedPostgres:
                     pause = min(2 * pause, _LONGEST_PAUSE_S)
                 else:
                     _log.warning("the embedded PostgreSQL in %s had died and runs again", self._directory)
+                    self.restarts += 1
                     pause, complaint = _FIRST_PAUSE_S, ""
 
 

@@ -30,11 +30,29 @@ SELECT first_position, last_position, duplicates, disputed, was_committed
 FROM kept.append_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 """
 
-# One index probe for each event. Used only where a key is met again in other bytes, or an answer was lost.
+# One index probe for each event. Used only where an answer was lost.
 _KNOWN: Final = b"""
-SELECT known.key, known.digest, known.content, known.position, known.event_time
-FROM unnest($1, $2) AS said (event_time, key)
-JOIN kept.lineage_event_idempotency AS known ON known.event_time = said.event_time AND known.key = said.key
+SELECT known.key, known.digest, known.position
+FROM unnest($1, $2, $3) AS said (event_time, key, digest)
+JOIN kept.lineage_event_idempotency AS known
+  ON known.event_time = said.event_time AND known.key = said.key AND known.digest = said.digest
+"""
+
+# Used only where a key is met again in other bytes. Whoever settles reads all that is known under a key, so that a key
+# of which one content is known has none left to read: it is not looked through again for each of thousands of events.
+_UNREAD: Final = b"""
+SELECT known.key, known.digest, known.position, known.event_time
+FROM (
+    SELECT event_time, key FROM unnest($1, $2) AS said (event_time, key)
+    WHERE NOT EXISTS (
+        SELECT FROM kept.lineage_event_idempotency AS settled
+        WHERE settled.event_time = said.event_time AND settled.key = said.key AND settled.content IS NOT NULL
+          AND settled.received_at > (SELECT received_at FROM kept.log_head) - make_interval(secs => $3)
+    )
+    OFFSET 0
+) AS said
+JOIN kept.lineage_event_idempotency AS known
+  ON known.event_time = said.event_time AND known.key = said.key AND known.content IS NULL
 """
 
 _READ: Final = "SELECT position, raw FROM kept.lineage_events WHERE position = ANY (%s)"
@@ -87,6 +105,7 @@ class EventLog:
         self._connection = connection
         self._append_events = Statement(connection, APPEND, APPEND_TYPES)
         self._look_up = Statement(connection, _KNOWN, _KNOWN_TYPES)
+        self._look_for_unread = Statement(connection, _UNREAD, _UNREAD_TYPES)
         self._remembered = int(remembered.total_seconds())
 
     def append(self, group: Group) -> list[bool]:
@@ -154,7 +173,7 @@ class EventLog:
             for begin, end in ((row.first_position, row.last_position), settled or (None, None))
             if begin is not None and end is not None
         ]
-        known = {(known.key, known.digest): known.position for known in self._known(group.entries)}
+        known = self._positions(group.entries)
         answer = _Answer([False] * len(group.entries), [], was_committed=True)
         for index in (*first, *disputed):
             entry = group.entries[index]
@@ -165,12 +184,21 @@ class EventLog:
         answer.disputed.sort()
         return answer
 
-    def _known(self, entries: Iterable[Entry]) -> list["_Known"]:
-        """What is remembered under the keys of these entries."""
+    def _positions(self, entries: Sequence[Entry]) -> dict[tuple[bytes, bytes], int]:
+        """Where those of these entries stand that are remembered, by key and digest."""
+        times = _times([entry.event_time for entry in entries])
+        keys, digests = _ids([entry.key for entry in entries]), _ids([entry.digest for entry in entries])
+        return {
+            (_id(key), _id(digest)): int(position or 0) for key, digest, position in self._look_up(times, keys, digests)
+        }
+
+    def _unread(self, entries: Iterable[Entry]) -> list["_Known"]:
+        """What is remembered under the keys of these entries without its content."""
         times = {entry.key: entry.event_time for entry in entries}
+        call = _times(list(times.values())), _ids(list(times)), _INTEGER(self._remembered)
         return [
-            _Known(_id(key), _id(digest), content is not None, int(position or 0), (time or b"").decode())
-            for key, digest, content, position, time in self._look_up(_times(list(times.values())), _ids(list(times)))
+            _Known(_id(key), _id(digest), int(position or 0), (time or b"").decode())
+            for key, digest, position, time in self._look_for_unread(*call)
         ]
 
     def _settle(self, group: Group, answer: "_Answer") -> None:
@@ -178,7 +206,7 @@ class EventLog:
         self._connection.execute("SELECT FROM kept.log_head FOR UPDATE")
         self._connection.execute(_ENTER, [group.id, group.source])
         disputed = [group.entries[index] for index in answer.disputed]
-        unread = {known.position: known for known in self._known(disputed) if not known.was_read}
+        unread = {known.position: known for known in self._unread(disputed)}
         for position, raw in self._connection.execute(_READ, [list(unread)], binary=True).fetchall():
             known = unread[position]
             said = [_content(raw).hex(), known.event_time, known.key.hex(), known.digest.hex()]
@@ -264,8 +292,6 @@ class _Answer(msgspec.Struct):
 class _Known(msgspec.Struct, frozen=True):
     key: bytes
     digest: bytes
-    was_read: bool
-    """Whether its content is known too."""
     position: int
     event_time: str
     """As the database wrote it, to be given back: Python has no date for some of them."""
@@ -331,7 +357,8 @@ APPEND_TYPES: Final = [
     _TYPES["bytea"].array_oid,
     *[_TYPES["int4"].oid] * 3,
 ]
-_KNOWN_TYPES: Final = [_TYPES["timestamptz"].array_oid, _TYPES["uuid"].array_oid]
+_KNOWN_TYPES: Final = [_TYPES["timestamptz"].array_oid, *[_TYPES["uuid"].array_oid] * 2]
+_UNREAD_TYPES: Final = [_TYPES["timestamptz"].array_oid, _TYPES["uuid"].array_oid, _TYPES["int4"].oid]
 
 
 def _parameters(  # noqa: PLR0917 (one for each argument of the SQL function)

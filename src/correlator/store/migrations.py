@@ -17,8 +17,10 @@ from correlator.store.database import Database
 # Any number will do that nobody else locks in this database.
 _LOCK: Final = 4_017_283_001
 
+# In the schema that everything else is in: in `public` an ordinary role may not create anything.
 _LEDGER: Final = """
-CREATE TABLE IF NOT EXISTS public.correlator_migrations (
+CREATE SCHEMA IF NOT EXISTS kept;
+CREATE TABLE IF NOT EXISTS kept.migrations (
     number     integer PRIMARY KEY,
     name       text NOT NULL,
     hash       text NOT NULL,
@@ -75,12 +77,12 @@ def pending(database: Database, migrations: Sequence[Migration] | None = None) -
 
 
 def _has_ledger(connection: psycopg.Connection) -> bool:
-    row = connection.execute("SELECT to_regclass('public.correlator_migrations') IS NOT NULL").fetchone()
+    row = connection.execute("SELECT to_regclass('kept.migrations') IS NOT NULL").fetchone()
     return row is not None and bool(row[0])
 
 
 def _applied(connection: psycopg.Connection) -> list[tuple[int, str, str]]:
-    return connection.execute("SELECT number, name, hash FROM public.correlator_migrations ORDER BY number").fetchall()
+    return connection.execute("SELECT number, name, hash FROM kept.migrations ORDER BY number").fetchall()
 
 
 def _missing(known: Sequence[Migration], applied: list[tuple[int, str, str]]) -> list[Migration]:
@@ -119,6 +121,6 @@ def _apply(connection: psycopg.Connection, migration: Migration) -> None:
     except psycopg.Error as error:
         raise MigrationError(f"Migration {migration.name} failed and was undone: {error}") from error
     connection.execute(
-        "INSERT INTO public.correlator_migrations (number, name, hash) VALUES (%s, %s, %s)",
+        "INSERT INTO kept.migrations (number, name, hash) VALUES (%s, %s, %s)",
         [migration.number, migration.name, migration.hash],
     )

@@ -53,7 +53,7 @@ class LoopConnection:
         self._pgconn.nonblocking = 1
         self._loop = asyncio.get_running_loop()
         self._watched = self._pgconn.socket
-        self._loop.add_reader(self._watched, self._receive)
+        self._loop.add_reader(self._watched, self._go_on)
 
     def close(self) -> None:
         """On the event loop. A call that is under way fails."""
@@ -78,20 +78,14 @@ class LoopConnection:
         assert self._loop is not None  # noqa: S101
         is_more = self._pgconn.flush() == 1
         if is_more and not self._is_writing:
-            self._loop.add_writer(self._watched, self._go_on_sending)
+            # The same as for reading. A server that has something to say (an error, say) must be heard, or both would
+            # wait for ever; and libpq, asked to read, first sends, so that what it then reads may be the answer.
+            self._loop.add_writer(self._watched, self._go_on)
         elif not is_more and self._is_writing:
             self._loop.remove_writer(self._watched)
         self._is_writing = is_more
 
-    def _go_on_sending(self) -> None:
-        try:
-            # A server that has something to say (an error, say) must be heard, or both would wait for ever.
-            self._pgconn.consume_input()
-            self._send()
-        except psycopg.Error as error:
-            self._break(error)
-
-    def _receive(self) -> None:
+    def _go_on(self) -> None:
         try:
             self._pgconn.consume_input()
             if self._is_writing:

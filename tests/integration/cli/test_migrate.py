@@ -35,7 +35,7 @@ def test_programs_get_json(empty_database: Database) -> None:
 
 def test_a_database_with_another_history_is_refused_and_left_alone(database: Database) -> None:
     with database.connect("test") as connection:
-        connection.execute("UPDATE public.correlator_migrations SET hash = 'other' WHERE number = 1")
+        connection.execute("UPDATE kept.migrations SET hash = 'other' WHERE number = 1")
     for arguments in (("migrate",), ("migrate", "--check")):
         refused = correlator(*arguments, "--database-url", database.url)
         assert (refused.returncode, refused.stdout) == (2, "")

@@ -48,6 +48,8 @@ class Server:
         number = len(list(data_dir.glob("serve-*.log")))
         self.log_file = data_dir / f"serve-{number}.log"
         command = [sys.executable, "-m", "correlator.cli.main", "serve", "--port", "0", "--data-dir", str(data_dir)]
+        # One process, which a test can kill, unless it asks for more.
+        command += ["--workers", "1"]
         if database_url is not None:
             command += ["--database-url", database_url]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("CORRELATOR_")}

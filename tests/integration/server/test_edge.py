@@ -21,7 +21,7 @@ from correlator.server.connections import BoundedConnection, bounded
 from correlator.server.edge import Edge, Keys, Lifespan, Rest, Routes
 from correlator.server.exchange import ClientDisconnect, EventCounts, Request, Response, answer
 from correlator.server.limits import Buckets, ClientAddress, Limits
-from correlator.server.metrics import Metrics
+from correlator.server.metrics import Metrics, render
 from correlator.server.problems import CONFLICT, HttpProblem
 from correlator.server.request_log import Log
 from correlator.store.api_keys import create_key
@@ -465,7 +465,7 @@ def test_each_request_is_counted_under_a_path_that_no_client_makes_up(server: Ad
     assert site.metrics.requests.value(("other", 404)) == 1
     assert site.metrics.events.value(("/api/v1/lineage", "stored")) == 1
     assert site.metrics.body_bytes.value() == len(EVENT)
-    assert b"nowhere" not in site.metrics.render()
+    assert b"nowhere" not in render(site.metrics.families())
 
 
 # --- what else runs behind it

@@ -33,7 +33,9 @@ MOST_WAITING = 50
 
 @pytest.fixture
 def server(data_dir: Path, database: Database) -> Iterator[Server]:
-    with running(data_dir, "--max-waiting-events", str(MOST_WAITING), database=database) as server:
+    with running(
+        data_dir, "--max-waiting-events", str(MOST_WAITING), "--commit-timeout", "6s", database=database
+    ) as server:
         yield server
 
 

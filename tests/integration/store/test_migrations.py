@@ -33,14 +33,12 @@ def tables(database: Database) -> set[str]:
         rows = connection.execute(
             "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
         ).fetchall()
-    return {name for (name,) in rows} - {"correlator_migrations"}
+    return {name for (name,) in rows} - {"kept.migrations"}
 
 
 def ledger(database: Database) -> list[tuple[int, str, str]]:
     with database.connect("test") as connection:
-        return connection.execute(
-            "SELECT number, name, hash FROM public.correlator_migrations ORDER BY number"
-        ).fetchall()
+        return connection.execute("SELECT number, name, hash FROM kept.migrations ORDER BY number").fetchall()
 
 
 def test_what_is_missing_is_applied_in_order_and_only_once(empty_database: Database) -> None:

@@ -1,6 +1,6 @@
 -- What only happens once: the event log, what keeps an event from being stored twice, the ledger, and the rejects.
 -- `facts` holds what the log and the archive can rebuild. No foreign key leads from one schema to the other.
-CREATE SCHEMA kept;
+CREATE SCHEMA IF NOT EXISTS kept;
 CREATE SCHEMA facts;
 
 -- The end of the log, one row. Whoever appends locks it until he commits: positions are therefore dense (a rollback
@@ -29,6 +29,12 @@ DECLARE
     name text := 'lineage_events_' || to_char(day, 'YYYYMMDD');
 BEGIN
     IF to_regclass('kept.' || name) IS NOT NULL THEN
+        RETURN;
+    END IF;
+    -- At midnight housekeeping and an append may want the same day: the later one waits, and finds it made.
+    PERFORM pg_advisory_xact_lock(4017283003);
+    -- Read from the table: what to_regclass knows may be older than the wait.
+    IF EXISTS (SELECT FROM pg_class WHERE relname = name AND relnamespace = 'kept'::regnamespace) THEN
         RETURN;
     END IF;
     -- Events of up to some 8 KB stay in the row: moving them out would double the work of writing and reading them.
@@ -65,6 +71,10 @@ CREATE TABLE kept.lineage_event_idempotency (
 );
 -- Old keys are found here and removed in chunks. The rows of one commit share one time, so it stays small.
 CREATE INDEX lineage_event_idempotency_received_at ON kept.lineage_event_idempotency (received_at);
+-- Of a key that was told in several ways all contents are known. There may be many thousands of them, so that each is
+-- looked up by itself. Nearly every row has none, and is not in here.
+CREATE INDEX lineage_event_idempotency_content ON kept.lineage_event_idempotency (event_time, key, content)
+    WHERE content IS NOT NULL;
 
 -- The ledger: what each group commit was given, and what became of it.
 CREATE TABLE kept.ingest_batches (
@@ -149,7 +159,8 @@ INSERT INTO kept.reject_totals DEFAULT VALUES;
 -- other bytes only is disputed and left out of everything, unless its `content` is given: then contents decide. Answers
 -- with ordinals (from 1), because nearly always there are none. Called with the id of a batch that had been committed
 -- (the answer got lost) it does nothing but say where that batch lies.
--- One index probe for each event, then one for each insert; the settings keep a large group from scanning the table.
+-- One index probe for each event, then one for each insert, however many ways a key was told in; the settings keep a
+-- large group from scanning the table.
 CREATE FUNCTION kept.append_events(
     batch uuid, from_source text,
     times timestamptz[], keys uuid[], digests uuid[], contents uuid[], raws bytea[],
@@ -178,16 +189,26 @@ BEGIN
     END IF;
 
     SELECT coalesce(array_agg(n) FILTER (WHERE is_duplicate), '{}'),
-           coalesce(array_agg(n) FILTER (WHERE NOT is_duplicate AND is_disputed), '{}')
+           coalesce(array_agg(n) FILTER (WHERE NOT is_duplicate AND content IS NULL), '{}')
     INTO duplicates, disputed
     FROM (
-        SELECT said.n,
-               bool_or(known.digest = said.digest OR coalesce(known.content = said.content, false)) AS is_duplicate,
-               bool_or(known.digest <> said.digest AND said.content IS NULL) AS is_disputed
+        SELECT said.n, said.content,
+               EXISTS (
+                   SELECT FROM kept.lineage_event_idempotency AS known
+                   WHERE known.event_time = said.event_time AND known.key = said.key AND known.digest = said.digest
+                     AND known.received_at > expired
+               ) OR said.content IS NOT NULL AND EXISTS (
+                   SELECT FROM kept.lineage_event_idempotency AS known
+                   WHERE known.event_time = said.event_time AND known.key = said.key AND known.content = said.content
+                     AND known.received_at > expired
+               ) AS is_duplicate
         FROM unnest(times, keys, digests, contents) WITH ORDINALITY AS said (event_time, key, digest, content, n)
-        JOIN kept.lineage_event_idempotency AS known
-          ON known.event_time = said.event_time AND known.key = said.key AND known.received_at > expired
-        GROUP BY said.n
+        -- Whether the key is known at all; of one that was told in many ways the first row says so.
+        CROSS JOIN LATERAL (
+            SELECT FROM kept.lineage_event_idempotency AS known
+            WHERE known.event_time = said.event_time AND known.key = said.key AND known.received_at > expired
+            LIMIT 1
+        ) AS met
     ) AS met;
 
     stored := cardinality(keys) - cardinality(duplicates) - cardinality(disputed);

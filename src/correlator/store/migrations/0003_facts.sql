@@ -1,4 +1,4 @@
--- The fact tables: what events said, merged by the rules of rulebook/facts.py (DESIGN 4.7, 5).
+-- The fact tables: what events said, merged by the rules of rulebook/facts.py.
 --
 -- No name here carries its schema: all is made in the first schema of the search path, which is `facts` on every
 -- connection of Correlator. Replay runs this same file with the search path at `facts_next`, fills the tables, and
@@ -341,7 +341,7 @@ CREATE INDEX test_results_of_test ON test_results (test_id, event_time, job_run_
 -- The last results on a dataset.
 CREATE INDEX test_results_of_dataset ON test_results (dataset_id, event_time) WHERE dataset_id IS NOT NULL;
 
--- Unbroken streaks of failures (DESIGN 4.10), derived by the merge for what a batch touched.
+-- Unbroken streaks of failures, derived by the merge for what a batch touched.
 CREATE TABLE incidents (
     -- That of the streak's first failing result.
     id             uuid PRIMARY KEY,

@@ -1,0 +1,55 @@
+"""uvicorn as we run it, in the one process or in each worker."""
+
+import signal
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import uvicorn
+
+from correlator.config import ServerSettings
+from correlator.server.app import App
+from correlator.server.connections import bounded
+
+BACKLOG: Final = 2048
+SWITCH_INTERVAL: Final = 0.0005
+"""Seconds after which one thread lets another go on. The event loop must not wait long for a thread that does what is
+rare: the default of 5 ms is many times what a commit takes."""
+
+
+class HttpServer(uvicorn.Server):
+    """Runs until SIGTERM or SIGINT, and finishes the requests that it has. A second SIGINT does not wait for them."""
+
+    def __init__(self, settings: ServerSettings, app: App, *, on_started: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app.edge,
+                loop="uvloop",
+                http=bounded(max_head_bytes=settings.max_head_bytes, head_seconds=settings.request_timeout),
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                backlog=BACKLOG,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=max(1, round(settings.shutdown_grace)),
+                ssl_certfile=settings.tls_certificate,
+                ssl_keyfile=settings.tls_key,
+                ssl_keyfile_password=settings.tls_key_password,
+            )
+        )
+        self._on_started = on_started
+
+    def serve_on(self, listener: socket.socket) -> None:
+        # Before uvicorn does the same, so that no signal is missed, and for good: uvicorn puts back what it found and
+        # raises the signal once more at its end. Having been told to stop is no failure.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.handle_exit)
+        self.run(sockets=[listener])
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_started()
