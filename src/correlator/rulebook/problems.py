@@ -46,6 +46,8 @@ ROOT: Final = "$"
 """The path of the event itself."""
 
 _LONGEST_QUOTE = 60
+_LONGEST_KEY = 200
+"""Of a key in a path. A key may have megabytes, and each of a thousand problems below it repeats it twice."""
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
 
 
@@ -56,7 +58,9 @@ class Problem(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 def child(path: str, key: str) -> str:
-    """The path of a member: `job` + `name` is `job.name`; a key that would mislead is quoted."""
+    """The path of a member: `job` + `name` is `job.name`; a key that would mislead is quoted, a long one cut."""
+    if len(key) > _LONGEST_KEY:
+        key = f"{key[: _LONGEST_KEY - 1]}…"
     if not _PLAIN_KEY.fullmatch(key):
         return f"{'' if path == ROOT else path}[{json.dumps(key)}]"
     return key if path == ROOT else f"{path}.{key}"

@@ -34,6 +34,11 @@ _LONGEST_TURN: Final = 0.004
 """Seconds of judging after which other requests get their turn."""
 _EVENTS_A_LOOK: Final = 16
 
+_MOST_PROBLEMS: Final = 10_000
+_FEW_PROBLEMS: Final = 3
+"""What is told of one request, and of each event once that many are told. Two bytes can be wrong in 500 bytes' worth of
+words, so that a batch within all limits could ask for gigabytes of them."""
+
 _NOT_EVEN_JSON: Final = frozenset({"invalid_json", "invalid_utf8"})
 _ONE_STORED: Final = EventCounts(1, 1, 0, 0)
 _ONE_DUPLICATE: Final = EventCounts(1, 0, 1, 0)
@@ -124,12 +129,17 @@ class Ingest:
     async def _judge_all(self, raws: Sequence[bytes | msgspec.Raw]) -> list[Verdict]:
         """In turns, so that a large batch holds nobody up."""
         verdicts: list[Verdict] = []
+        room = _MOST_PROBLEMS
         turn_ends = perf_counter() + _LONGEST_TURN
         for number, raw in enumerate(raws):
             if number % _EVENTS_A_LOOK == 0 and perf_counter() > turn_ends:
                 await asyncio.sleep(0)
                 turn_ends = perf_counter() + _LONGEST_TURN
-            verdicts.append(self._judge(bytes(raw)))
+            verdict = self._judge(bytes(raw))
+            room -= len(verdict.warnings) + (len(verdict.errors) if isinstance(verdict, Rejection) else 0)
+            if room < 0:
+                verdict = _in_few_words(verdict)
+            verdicts.append(verdict)
         return verdicts
 
     async def _split(self, request: Request, body: bytes) -> list[msgspec.Raw] | None:
@@ -262,6 +272,20 @@ def _refusal_of_one(rejection: Rejection) -> HttpProblem:
     if rejection.warnings:
         members["warnings"] = rejection.warnings
     return HttpProblem(_kind_of(rejection), rejection.sentence, members=members)
+
+
+def _in_few_words(verdict: Verdict) -> Verdict:
+    if isinstance(verdict, Rejection):
+        return msgspec.structs.replace(verdict, errors=_few(verdict.errors), warnings=_few(verdict.warnings))
+    return msgspec.structs.replace(verdict, warnings=_few(verdict.warnings))
+
+
+def _few(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    if len(problems) <= _FEW_PROBLEMS + 1:
+        return problems
+    more = len(problems) - _FEW_PROBLEMS
+    words = f"and {more:,} more; the events before it have used up the {_MOST_PROBLEMS:,} that one answer tells"
+    return (*problems[:_FEW_PROBLEMS], Problem(ROOT, "more_problems", words))
 
 
 def _told(verdict: Verdict) -> list[Problem] | msgspec.UnsetType:

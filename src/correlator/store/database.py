@@ -1,9 +1,10 @@
 """The one PostgreSQL that Correlator works with, embedded or external: where it is, and connections to it."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 # Both schemas by their bare table names, and instants that mean the same on every machine. Said after connecting: what
@@ -11,6 +12,16 @@ from psycopg.rows import TupleRow
 _SESSION: Final = (
     "SET search_path = facts, kept; SET timezone = 'UTC'; SET datestyle = 'ISO'; SET client_encoding = 'UTF8'"
 )
+
+# A network that drops packets without a word (a firewall that forgot us, a host that is gone) is noticed within half a
+# minute: the system's own limits are fifteen minutes for what was sent, and two hours for what is waited for.
+_LIVENESS: Final[dict[str, Any]] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
 
 
 class Database:
@@ -27,9 +38,10 @@ class Database:
 
     def connect(self, purpose: str, *, autocommit: bool = False) -> psycopg.Connection[TupleRow]:
         """A connection of its own; `purpose` is what an operator reads in `pg_stat_activity`."""
-        connection = psycopg.connect(
-            self.url, autocommit=True, application_name=f"correlator {purpose}", connect_timeout=10
-        )
+        # What the URL says itself stands.
+        said = conninfo_to_dict(self.url)
+        liveness = {name: value for name, value in _LIVENESS.items() if name not in said}
+        connection = psycopg.connect(self.url, autocommit=True, application_name=f"correlator {purpose}", **liveness)
         try:
             connection.execute(_SESSION)
             connection.autocommit = autocommit

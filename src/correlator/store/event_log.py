@@ -38,22 +38,8 @@ JOIN kept.lineage_event_idempotency AS known
   ON known.event_time = said.event_time AND known.key = said.key AND known.digest = said.digest
 """
 
-# Used only where a key is met again in other bytes. Whoever settles reads all that is known under a key, so that a key
-# of which one content is known has none left to read: it is not looked through again for each of thousands of events.
-_UNREAD: Final = b"""
-SELECT known.key, known.digest, known.position, known.event_time
-FROM (
-    SELECT event_time, key FROM unnest($1, $2) AS said (event_time, key)
-    WHERE NOT EXISTS (
-        SELECT FROM kept.lineage_event_idempotency AS settled
-        WHERE settled.event_time = said.event_time AND settled.key = said.key AND settled.content IS NOT NULL
-          AND settled.received_at > (SELECT received_at FROM kept.log_head) - make_interval(secs => $3)
-    )
-    OFFSET 0
-) AS said
-JOIN kept.lineage_event_idempotency AS known
-  ON known.event_time = said.event_time AND known.key = said.key AND known.content IS NULL
-"""
+# Used only where a key is met again in other bytes.
+_UNREAD: Final = b"SELECT key, digest, position, event_time FROM kept.unread_events($1, $2, $3)"
 
 _READ: Final = "SELECT position, raw FROM kept.lineage_events WHERE position = ANY (%s)"
 

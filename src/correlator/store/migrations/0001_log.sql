@@ -159,8 +159,9 @@ INSERT INTO kept.reject_totals DEFAULT VALUES;
 -- other bytes only is disputed and left out of everything, unless its `content` is given: then contents decide. Answers
 -- with ordinals (from 1), because nearly always there are none. Called with the id of a batch that had been committed
 -- (the answer got lost) it does nothing but say where that batch lies.
--- One index probe for each event, then one for each insert, however many ways a key was told in; the settings keep a
--- large group from scanning the table.
+-- One index probe for each event, then one for each insert, however many ways a key was told in. The settings keep a
+-- large group from scanning the table; `IS TRUE` keeps it from being looked up by its time of receipt, under which
+-- stands a whole day, as the planner may want where it knows of few keys only.
 CREATE FUNCTION kept.append_events(
     batch uuid, from_source text,
     times timestamptz[], keys uuid[], digests uuid[], contents uuid[], raws bytea[],
@@ -196,17 +197,17 @@ BEGIN
                EXISTS (
                    SELECT FROM kept.lineage_event_idempotency AS known
                    WHERE known.event_time = said.event_time AND known.key = said.key AND known.digest = said.digest
-                     AND known.received_at > expired
+                     AND (known.received_at > expired) IS TRUE
                ) OR said.content IS NOT NULL AND EXISTS (
                    SELECT FROM kept.lineage_event_idempotency AS known
                    WHERE known.event_time = said.event_time AND known.key = said.key AND known.content = said.content
-                     AND known.received_at > expired
+                     AND (known.received_at > expired) IS TRUE
                ) AS is_duplicate
         FROM unnest(times, keys, digests, contents) WITH ORDINALITY AS said (event_time, key, digest, content, n)
         -- Whether the key is known at all; of one that was told in many ways the first row says so.
         CROSS JOIN LATERAL (
             SELECT FROM kept.lineage_event_idempotency AS known
-            WHERE known.event_time = said.event_time AND known.key = said.key AND known.received_at > expired
+            WHERE known.event_time = said.event_time AND known.key = said.key AND (known.received_at > expired) IS TRUE
             LIMIT 1
         ) AS met
     ) AS met;
@@ -247,4 +248,26 @@ BEGIN
         );
     END IF;
 END
+$$;
+
+-- What is remembered under these keys without its content. Whoever settles reads all that is known under a key, so that
+-- a key of which one content is known has none left to read: it is not looked through again for each of thousands of
+-- events.
+CREATE FUNCTION kept.unread_events(times timestamptz[], keys uuid[], remembered_seconds integer)
+RETURNS TABLE (key uuid, digest uuid, "position" bigint, event_time timestamptz)
+LANGUAGE sql STABLE
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+    SELECT known.key, known.digest, known.position, known.event_time
+    FROM (
+        SELECT said.event_time, said.key FROM unnest(times, keys) AS said (event_time, key)
+        WHERE NOT EXISTS (
+            SELECT FROM kept.lineage_event_idempotency AS settled, kept.log_head AS head
+            WHERE settled.event_time = said.event_time AND settled.key = said.key AND settled.content IS NOT NULL
+              AND (settled.received_at > head.received_at - make_interval(secs => remembered_seconds)) IS TRUE
+        )
+        OFFSET 0
+    ) AS said
+    JOIN kept.lineage_event_idempotency AS known
+      ON known.event_time = said.event_time AND known.key = said.key AND known.content IS NULL
 $$;
