@@ -270,7 +270,7 @@ class GroupCommit:
                 reason = f"the database has not answered for {self._limits.longest_commit:.0f} s"
                 _log.error(reason)
                 raise Unavailable(reason) from error
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            except _AWAY as error:
                 self._connections.close()
                 if time.monotonic() + pause > deadline:
                     reason = f"the database is away: {_first_line(error)}"
@@ -303,7 +303,9 @@ class _Connections:
 
     async def check(self) -> None:
         quick = await self._get_quick()
-        await quick.connection.call(quick.check)
+        ((_, is_read_only),) = await quick.connection.call(quick.check)
+        if is_read_only == b"on":
+            raise psycopg.errors.ReadOnlySqlTransaction("it takes no writes at the moment (transaction_read_only)")
 
     async def append_quickly(self, append: QuickAppend) -> list[bool] | None:
         quick = await self._get_quick()
@@ -377,7 +379,11 @@ class _Slow:
             self._connection.close()
 
 
-_CHECK: Final = b"SELECT position FROM kept.log_head"
+_CHECK: Final = b"SELECT position, current_setting('transaction_read_only') FROM kept.log_head"
+
+# A database that is only read is away too: a standby after a failover, or one that its provider holds still for want of
+# room. A new connection may find the one that writes.
+_AWAY: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
 
 
 def _connect(database: Database, longest_commit: float) -> psycopg.Connection:

@@ -213,3 +213,21 @@ def test_a_database_that_hangs_is_told_and_afterwards_everything_works_again(dat
         received, in_log, duplicates, rejected = ledger(server.database)
         assert (received, in_log, rejected) == (in_log + duplicates, kept.total(), 0)
         assert server.stop() == 0
+
+
+def test_a_database_that_only_reads_is_away(server: Server, database: Database) -> None:
+    """As a standby is after a failover, or a database whose provider holds it still for want of room."""
+    with database.connect("test", autocommit=True) as connection:
+        name = connection.info.dbname
+        connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'.encode())
+        end = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'correlator group commit'"
+        )
+        connection.execute(end.encode() + b" AND datname = current_database()")
+        wait_until(lambda: server.get("/ready").status == 503, "it is not ready", server)
+        answer = server.post("/api/v1/lineage", event(), content_type="application/json")
+        assert (answer.status, "retry-after" in answer.headers) == (503, True)
+        connection.execute("SET default_transaction_read_only = off")
+        connection.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only'.encode())
+    wait_until(lambda: server.get("/ready").status == 200, "it is ready again", server)
+    assert server.post("/api/v1/lineage", event(), content_type="application/json").status == 200
