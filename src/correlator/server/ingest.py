@@ -248,7 +248,7 @@ def _reject(request: Request, verdict: Verdict, layer: int, problems: tuple[Prob
         problems=problems,
         kind=verdict.kind,
         producer=verdict.producer,
-        sent_by=None if caller is None else caller.name,
+        sent_by=None if caller is None or caller.key_id is None else caller.name,
         correlation_id=request.correlation_id,
     )
 
