@@ -3,6 +3,7 @@
 import signal
 import socket
 from collections.abc import Callable
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -49,6 +50,14 @@ class HttpServer(uvicorn.Server):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self.handle_exit)
         self.run(sockets=[listener])
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # One Ctrl-C reaches a worker twice: as SIGINT from the terminal and as SIGTERM from its parent, which may be
+        # faster. Only who asks twice himself is not made to wait.
+        if sig == signal.SIGINT and self.should_exit and signal.SIGINT not in self._captured_signals:
+            self._captured_signals.append(sig)
+            return
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
