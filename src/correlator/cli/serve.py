@@ -29,6 +29,9 @@ def command(settings: ServerSettings) -> None:
 
     Every event that is answered with 200 is on disk. Stops on SIGTERM or Ctrl-C, after the requests that it has.
     """
+    for file in (settings.tls_certificate, settings.tls_key):
+        if file is not None and not file.is_file():
+            raise CouldNotTellError(f"There is no file {file}, which tls_certificate or tls_key names.")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
     log = Log(settings.log_format, settings.log_level)

@@ -32,6 +32,7 @@ SOURCE: Final = "http"
 _LONGEST_GOODBYE: Final = 2.0
 """Seconds for a last commit whose request is not waited for any more. A database that hangs must not keep the server
 from ending; nobody was told 200."""
+_AWAY_WORDS: Final = "the database is away"
 _LONGEST_SILENCE: Final = 1.0
 """Seconds without a commit after which the database is asked whether it is still there."""
 
@@ -273,8 +274,9 @@ class GroupCommit:
             except _AWAY as error:
                 self._connections.close()
                 if time.monotonic() + pause > deadline:
-                    reason = f"the database is away: {_first_line(error)}"
-                    _log.error(reason)
+                    # The log says where it is and why; who sends events need not know.
+                    reason = _AWAY_WORDS
+                    _log.error("%s: %s", reason, _first_line(error))
                     raise Unavailable(reason) from error
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 0.3)
@@ -285,7 +287,9 @@ class GroupCommit:
                 await self._connections.check()
         except (psycopg.Error, TimeoutError) as error:
             self._connections.close()
-            self._down = f"the database is away: {_first_line(error)}"
+            if self._down != _AWAY_WORDS:
+                _log.warning("%s: %s", _AWAY_WORDS, _first_line(error))
+            self._down = _AWAY_WORDS
             return False
         self._down = None
         _log.info("the database is there")

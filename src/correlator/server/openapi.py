@@ -273,7 +273,8 @@ def _schemas() -> Node:
 
 
 _BATCH: Final[Node] = {"type": "array", "items": _ref("Event")}
-_NAME: Final[Node] = {"type": "string", "pattern": "\\S"}
+# As Python sees it: the separators from U+001C on, and U+0085, are white space too.
+_NAME: Final[Node] = {"type": "string", "pattern": "[^\\s\\u001c-\\u001f\\u0085]"}
 _FACETS: Final[Node] = {
     "type": "object",
     "additionalProperties": True,

@@ -8,9 +8,13 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 # Both schemas by their bare table names, and instants that mean the same on every machine. Said after connecting: what
-# the environment says (PGTZ and its like) goes before whatever a connection string can say.
+# the environment says (PGTZ and its like) goes before whatever a connection string can say. Who waits for the end of
+# the log must then see what the others have written; a database's own default may be stricter. And no compiling: where
+# a way is switched off, as for the append, PostgreSQL before 18 takes the fine for the size of the query and compiles
+# every call, which takes forty times as long as the call itself.
 _SESSION: Final = (
-    "SET search_path = facts, kept; SET timezone = 'UTC'; SET datestyle = 'ISO'; SET client_encoding = 'UTF8'"
+    "SET search_path = facts, kept; SET timezone = 'UTC'; SET datestyle = 'ISO'; SET client_encoding = 'UTF8'; "
+    "SET default_transaction_isolation = 'read committed'; SET jit = off"
 )
 
 # A network that drops packets without a word (a firewall that forgot us, a host that is gone) is noticed within half a

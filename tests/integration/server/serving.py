@@ -14,6 +14,7 @@ import uvicorn
 from correlator.config import ServerSettings
 from correlator.server.app import App
 from correlator.server.auth import KeyCache
+from correlator.server.connections import bounded
 from correlator.server.request_log import Log
 from correlator.store.database import Database
 
@@ -61,7 +62,7 @@ def serving(database: Database, **settings: Any) -> Iterator[Client]:
                 app.edge,
                 port=0,
                 loop="uvloop",
-                http="httptools",
+                http=bounded(max_head_bytes=64_000, head_seconds=60.0),
                 ws="none",
                 lifespan="on",
                 log_config=None,
