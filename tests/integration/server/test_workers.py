@@ -246,7 +246,9 @@ def test_a_revoked_key_is_refused_by_every_worker(data_dir: Path, database: Data
 
 
 def test_when_workers_cannot_start_the_server_says_so_and_ends(data_dir: Path, database: Database) -> None:
-    server = Server((*TWO, "--tls-certificate", str(data_dir / "none.pem")), data_dir, database.url)
+    certificate = data_dir / "empty.pem"
+    certificate.touch()
+    server = Server((*TWO, "--tls-certificate", str(certificate)), data_dir, database.url)
     try:
         assert server.wait() == 2
         assert "A worker has ended 3 times before it could work" in server.log
