@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test chaos check format bench bench-full clean
+.PHONY: help setup up test chaos scale check format bench bench-full clean
 
 help: ## what there is to type
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -17,16 +17,22 @@ $(STAMP): pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Correlator needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@for try in 1 2 3; do \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[dev,server]' && break; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[all,dev]' && break; \
 	  test $$try -lt 3 || exit 1; sleep 5; \
 	done
 	@touch $@
 
-test: setup ## the tests
-	$(BIN)/python -m pytest
+up: setup ## start Correlator here: database, server and pipeline
+	$(BIN)/correlator up
+
+test: setup ## the tests, on two cores; a file of tests stays in one process
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 chaos: setup ## kill server and database at random moments under load, 20 rounds
 	$(BIN)/python -m tests.chaos
+
+scale: setup ## a million events through a Spark cluster of two workers, and the same tables as on this machine
+	$(BIN)/python -m tests.scale
 
 check: setup ## formatting, lint, types, and the direction of imports
 	$(BIN)/ruff format --check .
@@ -45,6 +51,9 @@ bench: setup ## the figures of the README, in a few minutes
 	$(BIN)/python -m benchmarks.validate_memory --megabytes 100
 	$(BIN)/python -m benchmarks.trigger
 	$(BIN)/python -m benchmarks.ingest --quick
+	$(BIN)/python -m benchmarks.merge
+	$(BIN)/python -m benchmarks.pipeline
+	$(BIN)/python -m benchmarks.freshness --seconds 20
 
 bench-full: setup ## the same at full size
 	$(BIN)/python -m benchmarks.validation --rounds 9
@@ -53,6 +62,9 @@ bench-full: setup ## the same at full size
 	$(BIN)/python -m benchmarks.validate_memory --megabytes 1024
 	$(BIN)/python -m benchmarks.trigger --rounds 9
 	$(BIN)/python -m benchmarks.ingest
+	$(BIN)/python -m benchmarks.merge
+	$(BIN)/python -m benchmarks.pipeline --events 1000000 2000000 4000000
+	$(BIN)/python -m benchmarks.freshness --seconds 60
 
 clean: ## forget what was set up and built
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

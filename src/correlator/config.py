@@ -19,10 +19,12 @@ from correlator.setting_kinds import (
     FLAG,
     NETWORKS,
     ORIGINS,
+    PAIRS,
     PATH,
     RATE,
     SECRET,
     TEXT,
+    TEXTS,
     TIME,
     Bytes,
     Kind,
@@ -93,7 +95,21 @@ class CommonSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings(CommonSettings):
+class JudgeSettings(CommonSettings):
+    """What everything needs that judges events."""
+
+    group: ClassVar[str] = "judge"
+
+    max_event_bytes: Annotated[Bytes, About(BYTES, "The largest event, after unpacking.")] = 32_000_000
+    max_nesting: Annotated[int, About(whole(1), "How deep objects and arrays may stand inside each other.")] = 200
+    formats: Annotated[
+        Formats,
+        About(one_of(get_args(Formats)), "Whether a broken uuid, uri or date-time is a warning or an error."),
+    ] = "warn"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings(JudgeSettings):
     """What `correlator serve` needs."""
 
     group: ClassVar[str] = "server"
@@ -117,7 +133,6 @@ class ServerSettings(CommonSettings):
         int, About(whole(0), "Processes that take requests; 0 is one for each core, but no more than 4.")
     ] = 1
 
-    max_event_bytes: Annotated[Bytes, About(BYTES, "The largest event, after unpacking.")] = 32_000_000
     max_request_bytes: Annotated[Bytes, About(BYTES, "The largest body of a request, after unpacking.")] = 100_000_000
     max_inflight_bytes: Annotated[
         Bytes, About(BYTES, "The bodies of all requests at one time; beyond it the answer is 503.")
@@ -126,7 +141,6 @@ class ServerSettings(CommonSettings):
         Bytes, About(BYTES, "The largest head of a request, its headers included; beyond it the answer is 431.")
     ] = 64_000
     max_batch_events: Annotated[int, About(whole(1), "The most events in one request.")] = 10_000
-    max_nesting: Annotated[int, About(whole(1), "How deep objects and arrays may stand inside each other.")] = 200
     max_waiting_events: Annotated[
         int, About(whole(1), "The most events that wait for their commit; beyond it the answer is 503.")
     ] = 100_000
@@ -160,10 +174,6 @@ class ServerSettings(CommonSettings):
         tuple[str, ...], About(ORIGINS, "Origins whose pages may call the API from a browser; * for all.")
     ] = ()
 
-    formats: Annotated[
-        Formats,
-        About(one_of(get_args(Formats)), "Whether a broken uuid, uri or date-time is a warning or an error."),
-    ] = "warn"
     idempotency_window: Annotated[
         Seconds, About(TIME, "How long an event that comes again is known as a duplicate.")
     ] = 86_400.0
@@ -176,7 +186,89 @@ class ServerSettings(CommonSettings):
     ] = 1_000_000_000
 
 
-GROUPS: Final[tuple[type[CommonSettings], ...]] = (CommonSettings, ServerSettings)
+@dataclass(frozen=True, kw_only=True)
+class PipelineSettings(JudgeSettings):
+    """What `correlator pipeline` needs."""
+
+    group: ClassVar[str] = "pipeline"
+
+    spark_master: Annotated[
+        str | None,
+        About(
+            TEXT,
+            "Where Spark runs: local[*], spark://host:7077, yarn, k8s://…",
+            "none: all cores of this machine, or what spark-submit says",
+        ),
+    ] = None
+    spark_conf: Annotated[
+        tuple[tuple[str, str], ...], About(PAIRS, "Settings of Spark, such as spark.driver.memory=4g.")
+    ] = field(default=(), repr=False)
+    checkpoint_dir: Annotated[
+        str | None,
+        About(
+            TEXT,
+            "Where the queries keep how far they are: any path of Hadoop.",
+            "none: checkpoints in the data directory",
+        ),
+    ] = None
+    trigger: Annotated[Seconds, About(TIME, "How often the pipeline looks for new events.")] = 0.2
+    pipeline_batch_events: Annotated[int, About(whole(1), "The most events of one batch, from the log and Kafka.")] = (
+        200_000
+    )
+    pipeline_batch_bytes: Annotated[
+        Bytes, About(BYTES, "The most bytes of one batch, from files; a larger file is a batch of its own.")
+    ] = 1_000_000_000
+    small_batch_events: Annotated[
+        int, About(whole(0), "Up to so many events a batch is one task, which is quick; beyond it all cores share it.")
+    ] = 5_000
+    shuffle_partitions: Annotated[
+        int, About(whole(0), "Into how many parts a large batch is sorted; 0 is one for each core of the cluster.")
+    ] = 0
+
+    log_source: Annotated[bool, About(FLAG, "Read the events that came over HTTP.")] = True
+    files: Annotated[
+        tuple[str, ...],
+        About(TEXTS, "Files and directories of events: JSON lines (also .gz) and Parquet, on any path of Hadoop."),
+    ] = ()
+    files_column: Annotated[str, About(TEXT, "The column of Parquet files that holds the event.")] = "raw"
+    kafka_servers: Annotated[str | None, About(TEXT, "The brokers to read from: host:9092,host:9092.")] = None
+    kafka_topics: Annotated[tuple[str, ...], About(TEXTS, "The topics to read.")] = ("openlineage.events",)
+    kafka_options: Annotated[
+        tuple[tuple[str, str], ...],
+        About(PAIRS, "More options of Spark's connector, such as kafka.security.protocol=SASL_SSL."),
+    ] = field(default=(), repr=False)
+    kafka_packages: Annotated[
+        tuple[str, ...] | None,
+        About(TEXTS, "Maven coordinates of the connector.", "none: those of the running Spark's own version"),
+    ] = None
+    kafka_jars: Annotated[
+        tuple[str, ...], About(TEXTS, "Jars of the connector on this machine; then nothing is fetched.")
+    ] = ()
+
+    archive: Annotated[bool, About(FLAG, "Keep every accepted event in Parquet files too.")] = True
+    archive_dir: Annotated[
+        str | None, About(TEXT, "Where the archive is: any path of Hadoop.", "none: archive in the data directory")
+    ] = None
+    archive_min_events: Annotated[
+        int, About(whole(1), "The archive waits for so many events, so that its files get a sensible size,")
+    ] = 100_000
+    archive_delay: Annotated[Seconds, About(TIME, "but no longer than this.")] = 600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpSettings(PipelineSettings, ServerSettings):
+    """What `correlator up` needs: all of both."""
+
+    group: ClassVar[str] = "up"
+
+
+GROUPS: Final[tuple[type[CommonSettings], ...]] = (
+    CommonSettings,
+    JudgeSettings,
+    ServerSettings,
+    PipelineSettings,
+    UpSettings,
+)
 """Every class of settings. A command's own is a table of `correlator.toml`."""
 
 S = TypeVar("S", bound=CommonSettings)
@@ -271,7 +363,8 @@ def load(
     problems: list[str] = []
     from_file = _read_file(file, environ, problems)
     for setting in settings_of(settings):
-        in_file = from_file.get((settings.group, setting.name), from_file.get(("", setting.name)))
+        tables = (settings.group, setting.group, "")
+        in_file = next((from_file[table, setting.name] for table in tables if (table, setting.name) in from_file), None)
         flag = (flags or {}).get(setting.name)
         text = _in_environment(setting, environ)
         if in_file is not None:

@@ -187,6 +187,32 @@ def _origins(value: object) -> tuple[str, ...]:
     return tuple(origin.lower() for origin in origins)
 
 
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(_items(value))
+
+
+def _pairs(value: object) -> tuple[tuple[str, str], ...]:
+    """As a table in the file, elsewhere with a comma between two pairs. A comma inside a value needs the table."""
+    if isinstance(value, dict):
+        return tuple(
+            (_text(key), str(item).lower() if isinstance(item, bool) else str(item)) for key, item in value.items()
+        )
+    pairs = []
+    for item in _items(value):
+        key, equals, rest = item.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(value)
+        pairs.append((key.strip(), rest.strip()))
+    return tuple(pairs)
+
+
+_TELLING: Final = re.compile(r"password|secret|jaas|token|credential|access.key", re.IGNORECASE)
+
+
+def _shown_pairs(pairs: Sequence[tuple[str, str]]) -> str:
+    return _shown_items([f"{key}={'***' if _TELLING.search(key) else value}" for key, value in pairs])
+
+
 def _shown_items(items: Sequence[object]) -> str:
     return ",".join(str(item) for item in items) or "none"
 
@@ -228,6 +254,10 @@ ORIGINS: Final[Kind[tuple[str, ...]]] = Kind(
     "ORIGINS",
     _origins,
     _shown_items,
+)
+TEXTS: Final[Kind[tuple[str, ...]]] = Kind("texts with a comma between them", "TEXTS", _texts, _shown_items)
+PAIRS: Final[Kind[tuple[tuple[str, str], ...]]] = Kind(
+    "pairs key=value with a comma between them; in the file also a table", "PAIRS", _pairs, _shown_pairs
 )
 DATABASE_URL: Final[Kind[str]] = Kind("a PostgreSQL URL, postgresql://user@host/name", "URL", _text, without_password)
 SECRET: Final[Kind[str]] = Kind("a text that is not empty", "TEXT", _secret, lambda _: "***")

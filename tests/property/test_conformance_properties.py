@@ -4,6 +4,7 @@ What is sound is generated from the schemas themselves.
 """
 
 import json
+from copy import deepcopy
 from datetime import datetime, timedelta, timezone
 from functools import cache
 from random import Random
@@ -183,7 +184,7 @@ ODD_VALUES: Json = st.sampled_from(
         [None],
         {},
     ]
-)
+).map(deepcopy)  # the next damage may be done inside of it
 ODD_KEYS = st.sampled_from(
     ["run", "job", "dataset", "inputs", "outputs", "facets", "inputFacets", "_deleted", "type", "name", "runId", "x"]
 )

@@ -7,12 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from correlator.rulebook import facts as f
+from correlator.rulebook.bundles import bundles, merge_bundles, unbundle
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Event, Rejection, RunEvent
 from correlator.rulebook.facts import Facts
-from correlator.rulebook.fold import fold
+from correlator.rulebook.fold import fold, fold_batch
+from correlator.rulebook.gists import lineage
+from correlator.rulebook.identity import content_digest, idempotency_key
 from correlator.rulebook.run_cycle import TERMINAL
 from correlator.rulebook.runs import run_view
+from correlator.rulebook.statements import statement
 from tests.unit.rulebook.histories import DB, PRODUCER, SCHEMA, Json, assertions, at, dataset, facet, parent, run_json
 
 # A small world, so that events meet: the same runs, tables and instants again and again.
@@ -196,6 +200,128 @@ def test_any_order_duplication_and_split_gives_equal_facts(history: list[Json], 
 
     assert fold(shuffled) == expected
     assert together == expected
+
+
+@given(history=HISTORIES, data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_bundles_of_any_split_merge_to_the_facts_of_the_whole(history: list[Json], data: st.DataObject) -> None:
+    events = [judged(json.dumps(event)) for event in history]
+    batches: list[list[Event]] = [[], [], []]
+    for event in data.draw(st.permutations(events)):
+        batches[data.draw(st.integers(0, 2))].append(event)
+    sent = [bundle for batch in batches for bundle in bundles(fold(batch))]
+    met: dict[bytes, list[bytes]] = {}
+    for entity, payload in data.draw(st.permutations(sent)):
+        met.setdefault(entity, []).append(payload)
+
+    apart = [merge_bundles(payloads) for payloads in met.values()]
+    together = Facts()
+    for facts in apart:
+        together.merge(facts)
+
+    expected = fold(events)
+    assert together == expected
+    # Entities share no row, so that each can be merged and written by itself.
+    assert sum(map(len, apart)) == len(expected)
+    assert merge_bundles(payload for _, payload in sent) == expected
+    assert dict(bundles(together)) == dict(bundles(expected))
+
+
+@given(history=HISTORIES)
+@settings(max_examples=100, deadline=None)
+def test_every_row_is_in_the_bundle_of_one_entity_and_comes_out_as_it_went_in(history: list[Json]) -> None:
+    facts = fold(judged(json.dumps(event)) for event in history)
+    sent = list(bundles(facts))
+
+    out = [(table.name, key, row) for _, payload in sent for table, key, row in unbundle(payload)]
+    assert sorted(out, key=lambda row: row[:2]) == sorted(
+        ((table.name, key, row) for table, key, row in facts), key=lambda row: row[:2]
+    )
+    assert {len(entity) for entity, _ in sent} == {17}
+    assert len({entity for entity, _ in sent}) == len(sent)
+
+
+@given(history=HISTORIES)
+@settings(max_examples=200, deadline=None)
+def test_events_one_by_one_give_the_facts_of_the_batch(history: list[Json]) -> None:
+    events = [judged(json.dumps(event)) for event in history]
+    facts = Facts()
+    for event in events:
+        facts.take(fold_batch([event]))
+
+    assert facts == fold(events)
+
+
+@given(text=RUN_EVENTS)
+@settings(max_examples=300, deadline=None)
+def test_the_edges_of_a_run_are_what_its_event_states(text: Json) -> None:
+    """The fold takes an event's statement apart by who makes it, since each part comes again; together it is the whole.
+
+    Of an output whose sources are told, the edge keeps by what.
+    """
+    event = judged(json.dumps(text))
+    said, facts = lineage(statement(event)), fold([event])
+    edges = {(dataset, role): row for (_, dataset, role), row in facts.rows(f.LINEAGE_EDGES).items()}
+    (run,) = facts.rows(f.JOB_RUNS).values()
+
+    stated: dict[tuple[bytes, str], tuple[int]] = {}
+    for role, boundaries in (("input", said.inputs), ("output", said.outputs)):
+        for ref, origin in boundaries:
+            # One dataset may be named in two spellings; the stronger statement counts.
+            stated[ref.key, role] = min(origin, stated.get((ref.key, role), origin))
+    assert {key: row["origin"] for key, row in edges.items()} == stated
+    assert {key: row["told"] for key, row in edges.items() if "told" in row} == {
+        (output, "output"): by for output, by in said.told if (output, "output") in edges
+    }
+    assert {key[1:] for key in facts.rows(f.COLUMN_EDGES)} == set(said.columns)
+    assert ("explicit" in run) == said.is_explicit
+
+
+CHANGED = st.sampled_from([None, True, 1, 1.5, "x", "\x00", [], {}, [1], {"x": 1}, {"x": "1"}])
+"""Values that are told apart."""
+
+
+@given(history=st.lists(st.one_of(RUN_EVENTS, JOB_EVENTS, DATASET_EVENTS), min_size=1, max_size=3), data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_two_events_have_one_digest_exactly_when_they_say_the_same(history: list[Json], data: st.DataObject) -> None:
+    """The same: equal once decoded, but for how the time is written."""
+    changed = [_changed(event, data) for event in history]
+    verdicts = [(event, judge(json.dumps(event).encode())) for event in history + changed]
+    accepted = [(event, verdict) for event, verdict in verdicts if not isinstance(verdict, Rejection)]
+
+    for one, mine in accepted:
+        assert content_digest(judged(written_otherwise(one))) == content_digest(mine)
+        for other, theirs in accepted:
+            same = mine.event_time == theirs.event_time and _canonical(one) == _canonical(other)
+            assert (content_digest(mine) == content_digest(theirs)) == same
+            # So an event's content tells a duplicate by itself, without the key.
+            assert idempotency_key(mine) == idempotency_key(theirs) or not same
+
+
+def _canonical(event: Json) -> str:
+    """JSON tells 1, 1.0 and true apart, and Python does not."""
+    return json.dumps(event | {"eventTime": ""}, sort_keys=True)
+
+
+def _changed(event: Json, data: st.DataObject) -> Json:
+    """With one member added, removed or changed, at any depth."""
+    copy: Json = json.loads(json.dumps(event))
+    place: Any = copy
+    while True:
+        inner = [member for member in (place.values() if isinstance(place, dict) else place) if member]
+        inner = [member for member in inner if isinstance(member, dict | list)]
+        if not inner or data.draw(st.booleans()):
+            break
+        place = data.draw(st.sampled_from(inner))
+    if isinstance(place, list):
+        place.append(data.draw(CHANGED))
+        return copy
+    key = data.draw(st.sampled_from([*place, "inputs", "outputs", "facets", "unknown"]))
+    if key in place and data.draw(st.booleans()):
+        del place[key]
+    else:
+        place[key] = data.draw(CHANGED)
+    return copy
 
 
 @given(history=HISTORIES)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Rejection
-from correlator.rulebook.facets import forget_all
 from correlator.rulebook.policy import Policy
+from correlator.rulebook.recent import forget_all
 from tests import corpus
 
 POLICIES = [

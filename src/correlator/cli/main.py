@@ -9,9 +9,12 @@ from correlator import __version__
 
 COMMANDS: Final = {
     "validate": "Judge the OpenLineage events in files.",
+    "up": "Start everything on this machine: database, server and pipeline.",
     "serve": "Take OpenLineage events over HTTP and keep them.",
+    "pipeline": "Turn the events of every source into facts.",
     "keys": "Make, list and revoke the keys of the server.",
     "rejects": "Look at rejected events, and drive them in again.",
+    "audit": "Check that every event is where it should be.",
     "migrate": "Bring the schema of the database up to date.",
 }
 """Every command with its line in `correlator --help`; each is the `command` of the module of its name.

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, Annotated, Any, ClassVar, Final, TypeVar, get_args
+from typing import IO, Annotated, Any, ClassVar, Final, TypeVar
 
 import click
 import msgspec
@@ -22,11 +22,10 @@ from correlator.cli.event_files import in_words
 from correlator.cli.options import CouldNotTellError, with_settings
 from correlator.cli.screen import give_up_standard_output
 from correlator.cli.validate import INTERRUPTED, NOBODY_READS
-from correlator.config import About, CommonSettings, Formats, ServerSettings
+from correlator.config import About, CommonSettings, JudgeSettings, ServerSettings
+from correlator.rulebook.judging import Judge
 from correlator.rulebook.naming import storable
-from correlator.rulebook.policy import Policy
-from correlator.server.judging import Judge
-from correlator.setting_kinds import BYTES, TIME, Bytes, Seconds, one_of, parse_duration, whole
+from correlator.setting_kinds import TIME, Seconds, parse_duration
 from correlator.store.redrive import Redrive
 from correlator.store.rejects import (
     Selection,
@@ -45,18 +44,11 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RedriveSettings(CommonSettings):
+class RedriveSettings(JudgeSettings):
     """Those settings of the server by which it judges, so that an event meets the same judge as before."""
 
     group: ClassVar[str] = ServerSettings.group
 
-    formats: Annotated[
-        Formats, About(one_of(get_args(Formats)), "Whether a broken uuid, uri or date-time is a warning or an error.")
-    ] = ServerSettings.formats
-    max_event_bytes: Annotated[Bytes, About(BYTES, "The largest event.")] = ServerSettings.max_event_bytes
-    max_nesting: Annotated[int, About(whole(1), "How deep objects and arrays may stand inside each other.")] = (
-        ServerSettings.max_nesting
-    )
     idempotency_window: Annotated[
         Seconds, About(TIME, "How long an event that comes again is known as a duplicate.")
     ] = ServerSettings.idempotency_window
@@ -270,7 +262,7 @@ def redrive(
         )
     tally = views.RedriveTally(dry_run=dry_run)
     with _connection(settings) as connection:
-        drive = Redrive(connection, _judge(settings), timedelta(seconds=settings.idempotency_window))
+        drive = Redrive(connection, Judge.within(settings), timedelta(seconds=settings.idempotency_window))
         attempt = drive.rehearse if dry_run else drive
         try:
             if numbers:
@@ -356,12 +348,6 @@ def export(
 def _all(connection: psycopg.Connection, selection: Selection) -> Iterator[WholeRejectedEvent]:
     for chunk in chunks(connection, selection):
         yield from read_rejects(connection, chunk)
-
-
-def _judge(settings: RedriveSettings) -> Judge:
-    return Judge(
-        Policy(formats=settings.formats), max_event_bytes=settings.max_event_bytes, max_nesting=settings.max_nesting
-    )
 
 
 def _look_up(connection: psycopg.Connection, numbers: tuple[int, ...], tally: views.RedriveTally) -> None:

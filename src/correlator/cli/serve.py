@@ -5,6 +5,8 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import click
@@ -29,6 +31,13 @@ def command(settings: ServerSettings) -> None:
 
     Every event that is answered with 200 is on disk. Stops on SIGTERM or Ctrl-C, after the requests that it has.
     """
+    with prepared(settings) as (database, log):
+        serve(settings, database, log)
+
+
+@contextmanager
+def prepared(settings: ServerSettings) -> Iterator[tuple[Database, Log]]:
+    """What a server needs before it can listen, closed again whatever happens."""
     for file in (settings.tls_certificate, settings.tls_key):
         if file is not None and not file.is_file():
             raise CouldNotTellError(f"There is no file {file}, which tls_certificate or tls_key names.")
@@ -38,14 +47,19 @@ def command(settings: ServerSettings) -> None:
     capture_logging(log)
     try:
         with open_migrated_database(settings) as database:
-            workers = number_of_workers(settings)
-            _log.info("workers: %d, database: %s", workers, place_of(database.url))
-            if workers == 1:
-                _serve_alone(settings, database, log)
-            else:
-                _serve_with(workers, settings, database)
+            yield database, log
     finally:
         log.close()
+
+
+def serve(settings: ServerSettings, database: Database, log: Log) -> None:
+    """Until told to stop."""
+    workers = number_of_workers(settings)
+    _log.info("workers: %d, database: %s", workers, place_of(database.url))
+    if workers == 1:
+        _serve_alone(settings, database, log)
+    else:
+        _serve_with(workers, settings, database)
 
 
 def _serve_alone(settings: ServerSettings, database: Database, log: Log) -> None:

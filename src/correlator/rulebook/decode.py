@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from correlator.rulebook import core, explain
+from correlator.rulebook import core, explain, spec
 from correlator.rulebook.constraints import Entity
 from correlator.rulebook.events import (
     Dataset,
@@ -25,9 +25,10 @@ from correlator.rulebook.events import (
     Run,
     RunEvent,
 )
-from correlator.rulebook.facets import LONGEST_KNOWN, MAPS, Doubt, KnownMaps, members
+from correlator.rulebook.facets import MAPS, Doubt, KnownMaps, members
 from correlator.rulebook.formats import ZERO_TIME, Instant, ReadTime, match_uuid, plain_instant, read_time
 from correlator.rulebook.fresh_stack import with_enough_stack
+from correlator.rulebook.identity import NOTHING_BEYOND
 from correlator.rulebook.policy import CORRELATOR, Findings, Policy
 from correlator.rulebook.problems import ROOT, Problem, child, element, json_type, under
 
@@ -54,11 +55,11 @@ _OUTPUTS: Final = _Role("outputs", "outputFacets", MAPS["output"])
 
 _DECODE: Final = {kind: msgspec.json.Decoder(shape).decode for kind, shape in core.SHAPES.items()}
 _decode_run = _DECODE["run"]
+_decode_closed = msgspec.json.Decoder(spec.CLOSED_RUN_EVENT).decode
 _skim = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_NO_FACETS: Final = Facets({}, {})
 _OF_RUN, _OF_JOB, _OF_DATASET = MAPS["run"], MAPS["job"], MAPS["dataset"]
 _RUN_FACETS: Final = ("run", None, "facets")
 _JOB_FACETS: Final = ("job", None, "facets")
@@ -69,7 +70,7 @@ def judge(raw: bytes, policy: Policy = CORRELATOR) -> Event | Rejection:
     """Decode and judge one event."""
     if raw.isascii():
         try:
-            verdict = _judge_decoded(raw, _decode_run(raw), "run", policy)
+            verdict = _judge_decoded(raw, _decode_closed(raw), "run", policy)
         except (msgspec.DecodeError, RecursionError):
             verdict = None
         if verdict is not None:
@@ -94,12 +95,19 @@ def _judge(raw: bytes, policy: Policy) -> Event | Rejection:
         text = raw.removeprefix(_BYTE_ORDER_MARK)
     try:
         try:
-            wire = _decode_run(text)
+            wire = _run_wire(text)
         except msgspec.ValidationError:
             return _judge_unusual(raw, text, policy)
         return _judge_decoded(raw, wire, "run", policy) or _explain(raw, text, "run", policy)
     except msgspec.DecodeError as error:
         return Rejection(raw=raw, errors=(_not_json(text, error),))
+
+
+def _run_wire(text: bytes) -> Any:
+    try:
+        return _decode_closed(text)
+    except msgspec.ValidationError:
+        return _decode_run(text)
 
 
 def _judge_unusual(raw: bytes, text: bytes, policy: Policy) -> Event | Rejection:
@@ -181,7 +189,7 @@ def _event(raw: bytes, wire: Any, instant: Instant, kind: Kind, policy: Policy, 
         if demanding and not (dataset.name.strip() and dataset.namespace.strip()):
             return None
         facets = read(_OF_DATASET, dataset.facets, _DATASET_FACETS, doubts)
-        described = Dataset(dataset.namespace, dataset.name, facets, _NO_FACETS)
+        described = Dataset(dataset.namespace, dataset.name, facets, _INPUTS.maps.nothing)
         return DatasetEvent(raw, instant, wire.producer, wire.schemaURL, described)
     job = wire.job
     if demanding:
@@ -199,7 +207,20 @@ def _event(raw: bytes, wire: Any, instant: Instant, kind: Kind, policy: Policy, 
     if demanding and (wire.eventType is None or not wire.run.runId.strip()):
         return None
     run = Run(wire.run.runId, read(_OF_RUN, wire.run.facets, _RUN_FACETS, doubts))
-    return RunEvent(raw, instant, wire.producer, wire.schemaURL, wire.eventType, run, described_job, inputs, outputs)
+    is_closed = isinstance(wire, spec.CLOSED_RUN_EVENT)
+    beyond = NOTHING_BEYOND[type(wire.inputs), type(wire.outputs)] if is_closed else None
+    return RunEvent(
+        raw,
+        instant,
+        wire.producer,
+        wire.schemaURL,
+        wire.eventType,
+        run,
+        described_job,
+        inputs,
+        outputs,
+        beyond=beyond,
+    )
 
 
 def _datasets(
@@ -217,12 +238,11 @@ def _datasets(
 
 def _facets(known: KnownMaps, raw: msgspec.Raw | None, place: Place, doubts: Doubts) -> Facets:
     if raw is None:
-        return _NO_FACETS
-    text = bytes(raw)
-    facet_map = known[text] if len(text) <= LONGEST_KNOWN else known.read(text)
-    if facet_map.doubts:
-        doubts.append((place, facet_map.doubts))
-    return facet_map.facets
+        return known.nothing
+    facets = known[bytes(raw)]
+    if facets.doubts:
+        doubts.append((place, facets.doubts))
+    return facets
 
 
 def _facets_enforced(known: KnownMaps, raw: msgspec.Raw | None, place: Place, doubts: Doubts) -> Facets:

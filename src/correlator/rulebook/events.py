@@ -14,15 +14,53 @@ Kind = Literal["run", "job", "dataset"]
 F = TypeVar("F", bound=BaseFacet)
 
 
-class Facets(msgspec.Struct, frozen=True, gc=False):
-    """The facets of one entity, as they came and as they were understood."""
+class RawFacet(msgspec.Struct, gc=False):
+    """A facet as it came, byte for byte."""
 
-    raw: dict[str, msgspec.Raw]
-    """Every facet, byte for byte."""
+    text: bytes
+    read: Any
+    """What was made of it by the reader of its key (`facets`)."""
+    content: Any = None
+    """Its content (`identity`), once somebody has asked."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RawFacet) and self.text == other.text
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bytes__(self) -> bytes:
+        return self.text
+
+
+class Facets(msgspec.Struct, gc=False):
+    """The facets of one entity, as they came and as they were understood.
+
+    Most sets come again to the letter and are remembered, and with them what others have made of them.
+    """
+
+    raw: dict[str, RawFacet]
+    """Every facet."""
     typed: dict[str, Any]
     """The standard ones that keep their schema. Nothing is derived from the others: custom, broken, deleted."""
     deleted: tuple[str, ...] = ()
     """Keys whose facet says that it is no more."""
+    doubts: tuple[Any, ...] = ()
+    """Those that are not plainly in order, and why (`facets`)."""
+    digest: bytes | None = None
+    """Of the whole set (`identity`), once somebody has asked."""
+    bodies: dict[str, str | None] | None = None
+    """As facts keep them (`identity`), once somebody has asked."""
+    gist: Any = None
+    """What they say to the fold (`gists`), once somebody has asked."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Facets) and (self.raw, self.typed, self.deleted) == (
+            other.raw,
+            other.typed,
+            other.deleted,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
@@ -56,6 +94,10 @@ class RunEvent(msgspec.Struct, frozen=True, gc=False):
     inputs: list[Dataset]
     outputs: list[Dataset]
     warnings: tuple[Problem, ...] = ()
+    beyond: bytes | None = None
+    """Canonical JSON of what no other field tells (`identity`), where that is known."""
+    digest: bytes | None = None
+    """Of the content (`identity`), once somebody has asked."""
 
     @property
     def kind(self) -> Kind:
@@ -71,6 +113,9 @@ class JobEvent(msgspec.Struct, frozen=True, gc=False):
     inputs: list[Dataset]
     outputs: list[Dataset]
     warnings: tuple[Problem, ...] = ()
+    beyond: bytes | None = None
+    digest: bytes | None = None
+    """Both as of a RunEvent."""
 
     @property
     def kind(self) -> Kind:
@@ -84,6 +129,9 @@ class DatasetEvent(msgspec.Struct, frozen=True, gc=False):
     schema_url: str
     dataset: Dataset
     warnings: tuple[Problem, ...] = ()
+    beyond: bytes | None = None
+    digest: bytes | None = None
+    """Both as of a RunEvent."""
 
     @property
     def kind(self) -> Kind:

@@ -11,16 +11,23 @@ from msgspec import inspect
 
 from correlator.rulebook import constraints, explain, spec
 from correlator.rulebook.constraints import Entity
-from correlator.rulebook.events import Facets
+from correlator.rulebook.events import Facets, RawFacet
 from correlator.rulebook.formats import Verdicts, is_uri
+from correlator.rulebook.identity import NO_DIGEST
 from correlator.rulebook.policy import Formats
 from correlator.rulebook.problems import ROOT, Problem
+from correlator.rulebook.recent import Recent
 
 Check = Callable[[Any], object]
 
-MOST_KNOWN = 256
+MOST_KNOWN = 4 << 20
+MOST_KNOWN_OF_RUNS = 1 << 20
+MOST_KNOWN_OF_A_KEY = 256 << 10
 LONGEST_KNOWN = 4096
-"""How many sets of facets are remembered for each entity, and of how many bytes at most."""
+"""Bytes that are remembered: of sets of facets for each entity, of facets for each key, and of any one text at most.
+
+What is said of a run comes again, if at all, while the run lasts.
+"""
 
 _MOST_LOOKED_FOR = 1001
 """Problems of one facet: one more than a policy tells by default, so that it notices that there are more."""
@@ -61,6 +68,7 @@ class FacetReader:
         "_urls",
         "_version",
         "is_custom",
+        "known",
     )
 
     def __init__(self, entity: Entity, standard: spec.FacetShape | None, *, away: bool = False) -> None:
@@ -70,12 +78,17 @@ class FacetReader:
         self._away = away
         self._can_be_deleted = "_deleted" in self._base.__struct_fields__
         self._version = None if standard is None else standard.version
-        self._decode: Callable[[msgspec.Raw], Any] = msgspec.json.Decoder(self._shape).decode
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(self._shape).decode
         self._decode_base = msgspec.json.Decoder(self._base).decode
         self._sound = sound_check(explain.type_of(self._shape), besides=constraints.ALWAYS_REQUIRED)
         self._urls = Verdicts(self._is_our_version)
+        # What jobs and datasets say comes again as a whole; of what runs say, only what is not about this very run.
+        self.known = Recent(self._facet, most=MOST_KNOWN_OF_A_KEY, longest=LONGEST_KNOWN) if entity == "run" else None
 
-    def read(self, raw: msgspec.Raw) -> Any:
+    def _facet(self, text: bytes) -> RawFacet:
+        return RawFacet(text, self.read(text))
+
+    def read(self, raw: bytes) -> Any:
         """The typed facet itself when it is a standard one and in order, which most are; else a Reading."""
         try:
             facet = self._decode(raw)
@@ -103,7 +116,7 @@ class FacetReader:
         words = f"_schemaURL declares major version {declared.major}, and {ours.major} is what is understood"
         return Problem("_schemaURL", "other_version", words)
 
-    def _look(self, raw: msgspec.Raw, facet: Any) -> Reading:
+    def _look(self, raw: bytes, facet: Any) -> Reading:
         """The slower way, which finds everything that is wrong. `facet` is given if it decoded."""
         value = explain.plain(raw)
         shape, base = explain.type_of(self._shape), explain.type_of(self._base)
@@ -258,61 +271,47 @@ class Doubt(msgspec.Struct, frozen=True, gc=False):
         return self.reading.body is None or (formats == "enforce" and bool(self.reading.problems))
 
 
-class FacetMap(msgspec.Struct, frozen=True, gc=False):
-    """All facets of one entity, read."""
-
-    facets: Facets
-    doubts: tuple[Doubt, ...]
-
-
-class KnownMaps(dict[bytes, FacetMap]):
+class KnownMaps(Recent[Facets]):
     """Reads all facets of an entity at once, and remembers them.
 
     What a job or a dataset says of itself stays the same to the letter from run to run, and most of what a run says
-    from START to COMPLETE; to look that up costs a fraction of reading it. Full, it starts afresh; long texts are read
-    every time.
+    from START to COMPLETE; to look that up costs a fraction of reading it. Of what a run says the facets that are not
+    about this very run come again, so those are remembered one by one too. Long texts are read every time.
     """
 
     def __init__(self, entity: Entity) -> None:
-        super().__init__()
+        is_run = entity == "run"
+        most = MOST_KNOWN_OF_RUNS if is_run else MOST_KNOWN
+        super().__init__(self._read, most=most, longest=LONGEST_KNOWN, at_once=is_run)
         self._readers = READERS[entity]
         self._custom = CUSTOM[entity]
+        self.nothing = Facets({}, {}, digest=NO_DIGEST)
 
-    def __missing__(self, text: bytes) -> FacetMap:
-        made = self.read(text)
-        if len(self) >= MOST_KNOWN:
-            self.clear()
-        self[text] = made
-        return made
-
-    def read(self, text: bytes) -> FacetMap:
-        raw = members(text)
+    def _read(self, text: bytes) -> Facets:
+        raw: dict[str, Any] = members(text)
         typed: dict[str, Any] = {}
         deleted: list[str] = []
         doubts: list[Doubt] = []
         readers, custom = self._readers, self._custom
         for key, view in raw.items():
             reader = readers.get(key, custom)
-            made = reader.read(view)
-            if type(made) is not Reading:
-                typed[key] = made
-            elif made is not _CUSTOM:
-                if made.body is not None:
-                    typed[key] = made.body
-                elif made.deleted:
+            facet_text = bytes(view)
+            known = reader.known
+            facet = RawFacet(facet_text, reader.read(facet_text)) if known is None else known[facet_text]
+            raw[key], read = facet, facet.read
+            if type(read) is not Reading:
+                typed[key] = read
+            elif read is not _CUSTOM:
+                if read.body is not None:
+                    typed[key] = read.body
+                elif read.deleted:
                     deleted.append(key)
-                if made.problems or made.remarks:
-                    doubts.append(Doubt(key, made, reader.is_custom))
-        return FacetMap(Facets(raw, typed, tuple(deleted)), tuple(doubts))
+                if read.problems or read.remarks:
+                    doubts.append(Doubt(key, read, reader.is_custom))
+        return Facets(raw, typed, tuple(deleted), tuple(doubts))
 
 
 members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """The members of an object, each as it is written; a ValidationError for anything that is no object."""
 
 MAPS: Final[dict[Entity, KnownMaps]] = {entity: KnownMaps(entity) for entity in spec.BASE_FACETS}
-
-
-def forget_all() -> None:
-    """Forget every facet seen so far."""
-    for known in MAPS.values():
-        known.clear()

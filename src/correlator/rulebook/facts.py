@@ -8,7 +8,7 @@ A row has a value for each group that some event said anything of. A value is a 
 may also hold a set of such tuples, or a map of them by name, and then its rule is applied element by element.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
@@ -96,7 +96,7 @@ def _merger(group: Group) -> Callable[[Value, Value], Value]:
                 one | {name: said if name not in one else decide(one[name], said) for name, said in other.items()}
             )
         case Shape.SET:
-            return lambda one, other: _first_and_last(one | other, group.keep)
+            return lambda one, other: first_and_last(one | other, group.keep)
 
 
 def _columns(**types: ColumnType) -> tuple[Column, ...]:
@@ -283,7 +283,7 @@ TABLES: Final = (
 )
 
 
-def _first_and_last(values: frozenset[tuple[Any, ...]], keep: int | None) -> frozenset[tuple[Any, ...]]:
+def first_and_last(values: frozenset[tuple[Any, ...]], keep: int | None) -> frozenset[tuple[Any, ...]]:
     if keep is None or len(values) <= 2 * keep:
         return values
     ordered = sorted(values)
@@ -305,6 +305,20 @@ class Facts:
             for key, row in other.rows(table).items():
                 self._add(table, key, dict(row))
 
+    def take(self, other: "Facts") -> None:
+        """Merge facts that nobody uses any more: their rows may become rows of these."""
+        for table in TABLES:
+            theirs = other.made(table)
+            if self._rows[table.name]:
+                self.add(table, theirs.items())
+            else:
+                self._rows[table.name] = theirs
+
+    def add(self, table: Table, rows: Iterable[tuple[Key, Row]]) -> None:
+        """Add rows that nobody else uses: they may become rows of these facts."""
+        for key, row in rows:
+            self._add(table, key, row)
+
     def _add(self, table: Table, key: Key, row: Row) -> None:
         rows = self._rows[table.name]
         standing = rows.setdefault(key, row)
@@ -312,6 +326,10 @@ class Facts:
             table.merge(standing, row)
 
     def rows(self, table: Table) -> Mapping[Key, Row]:
+        return self._rows[table.name]
+
+    def made(self, table: Table) -> dict[Key, Row]:
+        """The rows themselves, for the fold to write to."""
         return self._rows[table.name]
 
     def __iter__(self) -> Iterator[tuple[Table, Key, Row]]:

@@ -6,11 +6,11 @@ chance of two being equal.
 
 import json
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from correlator.rulebook.events import DatasetEvent, Event, RunEvent
+from correlator.rulebook.events import Dataset, DatasetEvent, Event, Facets, JobEvent, Kind, RawFacet, RunEvent
 from correlator.rulebook.formats import rfc3339
 from correlator.rulebook.fresh_stack import with_enough_stack
 from correlator.rulebook.naming import storable
@@ -22,16 +22,16 @@ Digest: TypeAlias = bytes
 
 _SEPARATOR = "\x1f"
 _ENVELOPE = ("_producer", "_schemaURL")
-_MOST_REMEMBERED = 2048
-_LONGEST_REMEMBERED = 2048
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
 _decode = msgspec.json.Decoder().decode
+_packed = msgspec.msgpack.Encoder().encode
 
 
 def canonical_job_run_id(namespace: str, name: str, run_id: str) -> str:
     """Hex SHA-256 of the three texts, one after the other."""
-    return sha256(f"{storable(namespace)}{storable(name)}{storable(run_id)}".encode()).hexdigest()
+    return sha256(storable(f"{namespace}{name}{run_id}").encode()).hexdigest()
 
 
 def job_run_key(namespace: str, name: str, run_id: str) -> Id:
@@ -69,42 +69,167 @@ def idempotency_key(event: Event) -> Digest:
     return sha256(said.encode()).digest()
 
 
+def event_identity(event: Event) -> Id:
+    """Of events with one identity all but one are duplicates: the same happened, and the same is said of it.
+
+    The content holds all that the idempotency key is made of, so its digest stands for both.
+    """
+    return content_digest(event)[:16]
+
+
 def content_digest(event: Event) -> Digest:
-    """Of the decoded value with sorted keys: white space, order of keys and the time's offset make no difference."""
-    return with_enough_stack(lambda: digest_of(decoded(event.raw) | {"eventTime": event.event_time}))
+    """Of the decoded content: white space, order of keys and the time's offset make no difference, all else does.
+
+    It is composed of the digests of sets of facets, since most of these come again to the letter.
+    """
+    made = event.digest
+    if made is None:
+        made = sha256(_packed(_content(event))).digest()
+        msgspec.structs.force_setattr(event, "digest", made)
+    return made
 
 
-class FacetContent(msgspec.Struct, frozen=True, gc=False):
-    """A facet as facts keep it: sorted keys, nothing that a database cannot hold."""
+def _content(event: Event) -> tuple[Any, ...]:
+    beyond = event.beyond
+    if beyond is None:
+        beyond = beyond_fields(event.raw, event.kind)
+    said = (event.event_time, event.producer, event.schema_url, beyond)
+    match event:
+        case RunEvent():
+            run = event.run
+            return (*said, *_of_job(event), event.event_type, run.run_id, digest_of_facets(run.facets))
+        case JobEvent():
+            return (*said, *_of_job(event))
+        case DatasetEvent():
+            return (*said, *_of_dataset(event.dataset))
 
+
+def _of_job(event: RunEvent | JobEvent) -> tuple[Any, ...]:
+    job = event.job
+    inputs, outputs = [*map(_of_dataset, event.inputs)], [*map(_of_dataset, event.outputs)]
+    return job.namespace, job.name, digest_of_facets(job.facets), inputs, outputs
+
+
+def _of_dataset(dataset: Dataset) -> tuple[Any, ...]:
+    return dataset.namespace, dataset.name, digest_of_facets(dataset.facets), digest_of_facets(dataset.role_facets)
+
+
+_KNOWN: Final[dict[Kind, frozenset[str]]] = {
+    "run": frozenset({"eventTime", "producer", "schemaURL", "eventType", "run", "job", "inputs", "outputs"}),
+    "job": frozenset({"eventTime", "producer", "schemaURL", "job", "inputs", "outputs"}),
+    "dataset": frozenset({"eventTime", "producer", "schemaURL", "dataset"}),
+}
+_KNOWN_OF_MEMBERS: Final[dict[str, frozenset[str]]] = {
+    "run": frozenset({"runId", "facets"}),
+    "job": frozenset({"namespace", "name", "facets"}),
+    "dataset": frozenset({"namespace", "name", "facets"}),
+    "inputs": frozenset({"namespace", "name", "facets", "inputFacets"}),
+    "outputs": frozenset({"namespace", "name", "facets", "outputFacets"}),
+}
+
+
+def beyond_fields(raw: bytes, kind: Kind) -> bytes:
+    """Canonical JSON of what the fields of an Event do not tell.
+
+    That is every property that the spec does not know, and whether a list is absent, null or there.
+    """
+    return with_enough_stack(lambda: _beyond(decoded(raw.removeprefix(_BYTE_ORDER_MARK)), kind))
+
+
+def _beyond(value: dict[str, Any], kind: Kind) -> bytes:
+    said: dict[str, Any] = {key: member for key, member in value.items() if key not in _KNOWN[kind]}
+    for key in _KNOWN[kind] & _KNOWN_OF_MEMBERS.keys() & value.keys():
+        known, member = _KNOWN_OF_MEMBERS[key], value[key]
+        if isinstance(member, list):
+            members = {str(place): _unknown(item, known) for place, item in enumerate(member)}
+            said[key] = {place: unknown for place, unknown in members.items() if unknown}
+        elif member is None:
+            said[key] = None
+        elif unknown := _unknown(member, known):
+            said[key] = unknown
+    return canonical_json(said)
+
+
+def _unknown(member: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    return {key: value for key, value in member.items() if key not in known}
+
+
+NOTHING_BEYOND: Final = {
+    (type(inputs), type(outputs)): _canonical(
+        {key: said and {} for key, said in (("inputs", inputs), ("outputs", outputs)) if said is not msgspec.UNSET}
+    )
+    for inputs in (msgspec.UNSET, None, [0])
+    for outputs in (msgspec.UNSET, None, [0])
+}
+"""By the types of the lists, of an event all of whose properties the spec knows."""
+
+
+NO_DIGEST: Final[Digest] = b""
+"""Of facets that are not there, not even as an empty set."""
+
+
+def digest_of_facets(facets: Facets) -> Digest:
+    """Of the content of every facet by its key, in the order of keys."""
+    made = facets.digest
+    if made is None:
+        raw = facets.raw
+        contents = [(key, facet_content(raw[key]).canonical) for key in sorted(raw)]
+        made = facets.digest = sha256(_packed(contents)).digest()
+    return made
+
+
+def bodies(facets: Facets) -> dict[str, str | None]:
+    """Every facet as facts keep it, by storable key; None for one that is deleted."""
+    made = facets.bodies
+    if made is None:
+        raw, deleted = facets.raw, facets.deleted
+        made = facets.bodies = {
+            storable(key): None if key in deleted else facet_content(raw[key]).whole for key in sorted(raw)
+        }
+    return made
+
+
+class FacetContent(msgspec.Struct, gc=False):
+    """A facet's content, as JSON with sorted keys."""
+
+    canonical: str
     whole: str
-    body: str
-    """Without its envelope (`_producer`, `_schemaURL`): a new release of the producer is no change of a schema."""
-    body_digest: Id
+    """As facts keep it: nothing that a database cannot hold."""
+    _body: tuple[str, Id] | None = None
+
+    @property
+    def body(self) -> str:
+        """Without its envelope (`_producer`, `_schemaURL`): a new release of the producer is no change of a schema."""
+        return self._without_envelope()[0]
+
+    @property
+    def body_digest(self) -> Id:
+        return self._without_envelope()[1]
+
+    def _without_envelope(self) -> tuple[str, Id]:
+        # Few facets are asked for it: those that have a history.
+        if self._body is None:
+            value = decoded(self.whole.encode())
+            if isinstance(value, dict):
+                value = {key: member for key, member in value.items() if key not in _ENVELOPE}
+            text = canonical_json(value)
+            self._body = text.decode(), sha256(text).digest()[:16]
+        return self._body
 
 
-_facet_contents: dict[bytes, FacetContent] = {}
+def facet_content(raw: RawFacet) -> FacetContent:
+    """Made once for a facet that is remembered."""
+    made: FacetContent | None = raw.content
+    if made is None:
+        made = raw.content = with_enough_stack(lambda: _content_of(decoded(raw.text)))
+    return made
 
 
-def facet_content(raw: msgspec.Raw) -> FacetContent:
-    """Remembered for short facets, because most of them come again and again to the letter."""
-    text = bytes(raw)
-    if (known := _facet_contents.get(text)) is not None:
-        return known
-    content = with_enough_stack(lambda: _content(text))
-    if len(text) <= _LONGEST_REMEMBERED:
-        if len(_facet_contents) >= _MOST_REMEMBERED:
-            _facet_contents.clear()
-        _facet_contents[text] = content
-    return content
-
-
-def _content(text: bytes) -> FacetContent:
-    value = decoded(text)
-    if b"\\u0000" in text:
-        value = _storable_value(value)
-    body = {key: member for key, member in value.items() if key not in _ENVELOPE} if isinstance(value, dict) else value
-    return FacetContent(canonical_json(value).decode(), canonical_json(body).decode(), digest_of(body)[:16])
+def _content_of(value: Any) -> FacetContent:
+    canonical = _canonical(value).decode()
+    if "\\u0000" in canonical:
+        return FacetContent(canonical, _canonical(_storable_value(value)).decode())
+    return FacetContent(canonical, canonical)
 
 
 def _storable_value(value: Any) -> Any:
@@ -126,7 +251,7 @@ def digest_of(value: Any) -> Digest:
 def decoded(text: bytes | msgspec.Raw) -> Any:
     """The value of a JSON text, the last of repeated keys; numbers that nothing can hold are kept by their digits."""
     try:
-        return _decode(bytes(text).removeprefix(b"\xef\xbb\xbf"))
+        return _decode(text)
     except msgspec.ValidationError:  # numbers beyond what floats and integers hold: their digits are their content
         return json.loads(bytes(text), parse_float=_number, parse_int=_number)
 

@@ -62,6 +62,11 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     """None for results that a run reports of no dataset in particular."""
 
 
+def are_among(facets: Facets) -> bool:
+    """Whether the facets of a dataset, or of its use, are of a kind that carries results."""
+    return _ASSERTIONS in facets.typed or _OLD_GREAT_EXPECTATIONS in facets.raw
+
+
 def results(event: RunEvent) -> list[Outcome]:
     """The results that an event carries, each test once."""
     found: dict[identity.Id, Outcome] = {}
@@ -89,13 +94,13 @@ def _assertions(facets: Facets) -> list[dict[str, Any]]:
     """Read from the raw facet, for the unofficial `failedRows` and `message`; only when the facet keeps its schema."""
     if _ASSERTIONS not in facets.typed:
         return []
-    return list(identity.decoded(facets.raw[_ASSERTIONS])["assertions"])
+    return list(identity.decoded(facets.raw[_ASSERTIONS].text)["assertions"])
 
 
 def _old_assertions(facets: Facets) -> Iterator[dict[str, Any]]:
     """The custom facet of older Great Expectations integrations, which calls a test by its `expectationType`."""
     raw = None if _OLD_GREAT_EXPECTATIONS in facets.deleted else facets.raw.get(_OLD_GREAT_EXPECTATIONS)
-    value = identity.decoded(raw) if raw is not None else None
+    value = identity.decoded(raw.text) if raw is not None else None
     said = value.get("assertions") if isinstance(value, dict) else None
     for item in said if isinstance(said, list) else ():
         if isinstance(item, dict) and isinstance(item.get("success"), bool):
@@ -106,7 +111,7 @@ def _old_assertions(facets: Facets) -> Iterator[dict[str, Any]]:
 
 def _of_run(facets: Facets) -> Iterator[Outcome]:
     facet = facets.typed.get("test")
-    for execution in [] if facet is None else identity.decoded(facets.raw["test"])["tests"]:
+    for execution in [] if facet is None else identity.decoded(facets.raw["test"].text)["tests"]:
         status = _STATUSES.get(execution["status"].lower(), "skip")
         if status == "fail" and _is_warning(execution):
             status = "warn"

@@ -16,7 +16,7 @@ from correlator.rulebook.versions import Kin, Read, Write
 
 ContradictionKind = Literal["two_ends", "active_after_end"]
 
-_ENDS: Final[tuple[tuple[str, EventType], ...]] = (("fail", "FAIL"), ("abort", "ABORT"), ("complete", "COMPLETE"))
+ENDS: Final[tuple[tuple[str, EventType], ...]] = (("fail", "FAIL"), ("abort", "ABORT"), ("complete", "COMPLETE"))
 """In the order in which they count at one instant."""
 
 _LONG_RUNNING: Final = ("STREAMING", "SERVICE")
@@ -54,7 +54,7 @@ def run_view(row: Row) -> RunView:
 
 
 def _ends(row: Row) -> Iterable[tuple[Instant, EventType]]:
-    for group, state in _ENDS:
+    for group, state in ENDS:
         if (said := row.get(group)) is not None:
             yield said[0], state
 

@@ -76,8 +76,9 @@ def _declared(cls: type[Any], field: str, table: typing.Mapping[str, Any]) -> An
 class _Derivation:
     """Turns attrs classes into msgspec structs. Fields are typed after all structs exist, since some are recursive."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_closed: bool = False) -> None:
         self._shapes: dict[type[Any], Shape] = {}
+        self._is_closed = is_closed
 
     def derive(self, classes: typing.Iterable[type[Any]]) -> dict[type[Any], Shape]:
         for cls in classes:
@@ -109,7 +110,7 @@ class _Derivation:
             gc=False,  # decoded JSON has no cycles, and untracked objects keep the collector out of the way
             tag_field="type" if tag is not None else None,
             tag=tag,
-            forbid_unknown_fields=cls.__name__ in constraints.CLOSED,
+            forbid_unknown_fields=self._is_closed or cls.__name__ in constraints.CLOSED,
         )
 
     def _field_type(self, cls: type[Any], name: str, hint: Any) -> Any:
@@ -158,6 +159,11 @@ RUN_EVENT: Final = _SHAPES[base.RunEvent]
 JOB_EVENT: Final = _SHAPES[base.JobEvent]
 DATASET_EVENT: Final = _SHAPES[base.DatasetEvent]
 BASE_EVENT: Final = _SHAPES[base.BaseEvent]
+
+CLOSED_RUN_EVENT: Final = _Derivation(is_closed=True).derive(
+    cls for cls in vars(base).values() if isinstance(cls, type) and attr.has(cls)
+)[base.RunEvent]
+"""A RunEvent whose every property the spec knows, facets aside: nearly all are so, and one look tells."""
 
 BASE_FACETS: Final[dict[Entity, Shape]] = {entity: _SHAPES[cls] for cls, entity in _ENTITIES.items()}
 """What every facet of an entity has to have, standard or custom."""

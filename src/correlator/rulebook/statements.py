@@ -126,7 +126,7 @@ def job_run_ref(namespace: str, name: str, run_id: str) -> JobRef:
     )
 
 
-class _Own(msgspec.Struct, frozen=True, gc=False):
+class Own(msgspec.Struct, frozen=True, gc=False):
     """The job and run that an event is about, which a lineage facet may name or leave unnamed."""
 
     job: JobRef
@@ -143,8 +143,8 @@ class _Own(msgspec.Struct, frozen=True, gc=False):
 
 def statement(event: Event) -> Statement:
     if isinstance(event, DatasetEvent):
-        return _said_of_dataset(event.dataset)
-    own = _Own(job_ref(event.job.namespace, event.job.name), event.run.run_id if isinstance(event, RunEvent) else None)
+        return of_output(event.dataset, None)
+    own = Own(job_ref(event.job.namespace, event.job.name), event.run.run_id if isinstance(event, RunEvent) else None)
     said = _Gathered()
     for dataset in event.inputs:
         said.input(dataset_ref(dataset.namespace, dataset.name), "boundary")
@@ -156,12 +156,21 @@ def statement(event: Event) -> Statement:
     return said.done()
 
 
-def _said_of_dataset(dataset: Dataset) -> Statement:
+def of_output(dataset: Dataset, own: Own | None) -> Statement:
+    """What the facets of a written dataset say, apart from the rest of the event."""
     said = _Gathered()
-    target = dataset_ref(dataset.namespace, dataset.name)
-    _say_sources(said, target, dataset, None)
-    # The dataset stands in no job here, so there is no border to speak of, only where its data comes from.
-    return Statement([], [], list(said.edges), said.is_explicit, said.told)
+    _say_sources(said, dataset_ref(dataset.namespace, dataset.name), dataset, own)
+    if own is None:
+        # The dataset stands in no job, so there is no border to speak of, only where its data comes from.
+        said.inputs.clear()
+    return said.done()
+
+
+def of_job(job: Job, own: Own) -> Statement:
+    """What an explicit lineage facet of a job says, apart from the rest of the event."""
+    said = _Gathered()
+    _say_job_lineage(said, job, own)
+    return said.done()
 
 
 class _Gathered:
@@ -200,7 +209,7 @@ def _stronger(one: Origin | None, other: Origin) -> Origin:
     return other if one is None or STRENGTH[other] < STRENGTH[one] else one
 
 
-def _say_sources(said: _Gathered, target: DatasetRef, dataset: Dataset, own: _Own | None) -> None:
+def _say_sources(said: _Gathered, target: DatasetRef, dataset: Dataset, own: Own | None) -> None:
     """What the facets of a written dataset say about where its data comes from."""
     if (columns := body(dataset.facets, ColumnLineageDatasetFacet)) is not None:
         _say_columns(said, target, columns)
@@ -249,7 +258,7 @@ def _from_old_style(transformation_type: str) -> Transformation:
             return "DIRECT", storable(other), False
 
 
-def _say_job_lineage(said: _Gathered, job: Job, own: _Own) -> None:
+def _say_job_lineage(said: _Gathered, job: Job, own: Own) -> None:
     facet = body(job.facets, LineageJobFacet)
     if facet is None:
         return
@@ -268,7 +277,7 @@ def _say_job_lineage(said: _Gathered, job: Job, own: _Own) -> None:
                 said.edge(Edge(source, target, "lineage", source_field, "", kind, subtype, masking))
 
 
-def _is_made_elsewhere(entry: Any, own: _Own) -> bool:
+def _is_made_elsewhere(entry: Any, own: Own) -> bool:
     """An orchestrator may tell what other jobs made; that does not make it an output of its own."""
     fields = (getattr(entry, "fields", None) or {}).values()
     sources = [node for inputs in (entry.inputs, *(f.inputs for f in fields)) for node, _, _ in _sources(inputs, own)]
@@ -276,7 +285,7 @@ def _is_made_elsewhere(entry: Any, own: _Own) -> bool:
 
 
 def _say_target(
-    said: _Gathered, target: DatasetRef, inputs: Sequence[Any] | None, fields: dict[str, Any] | None, own: _Own | None
+    said: _Gathered, target: DatasetRef, inputs: Sequence[Any] | None, fields: dict[str, Any] | None, own: Own | None
 ) -> None:
     """An entry of an explicit lineage facet. No inputs at all is a statement too: nothing upstream is known."""
     said.tell(target, "lineage")
@@ -289,7 +298,7 @@ def _say_target(
                 said.edge(Edge(source, target, "lineage", source_field, target_field, kind, subtype, masking))
 
 
-def _sources(inputs: Sequence[Any] | None, own: _Own | None) -> Iterator[tuple[Node, str, list[Transformation]]]:
+def _sources(inputs: Sequence[Any] | None, own: Own | None) -> Iterator[tuple[Node, str, list[Transformation]]]:
     for source in inputs or ():
         node = _node(source, own)
         if node is not None:
@@ -297,7 +306,7 @@ def _sources(inputs: Sequence[Any] | None, own: _Own | None) -> Iterator[tuple[N
             yield node, field, _transformations(source.transformations) or [_UNSAID]
 
 
-def _node(said: Any, own: _Own | None) -> Node | None:
+def _node(said: Any, own: Own | None) -> Node | None:
     """The entity that is named; a job without a name is the event's own, and there is none on a DatasetEvent."""
     if type(said).__name__ in ("LineageDatasetEntry", "LineageDatasetInput"):
         return dataset_ref(said.namespace, said.name)

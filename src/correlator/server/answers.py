@@ -89,6 +89,16 @@ class Ready(Struct, frozen=True):
     status: Literal["ready"] = "ready"
 
 
+class PipelineHealth(Struct, frozen=True):
+    """How far the facts are behind what has been stored."""
+
+    lag_events: Annotated[int, Meta(ge=0, description="Stored events that are not in the facts yet.")]
+    lag_seconds: Annotated[float, Meta(ge=0, description="How long the oldest of them has waited.")]
+    last_batch_at: Annotated[
+        Moment | None, Meta(description="When the pipeline last merged anything, from any source; null for never.")
+    ]
+
+
 class Health(Struct, frozen=True):
     """What an operator looks at first."""
 
@@ -102,6 +112,7 @@ class Health(Struct, frozen=True):
     log_head: Annotated[
         int | None, Meta(description="The position of the newest event in the log; null while that is not known.")
     ]
+    pipeline: Annotated[PipelineHealth | None, Meta(description="Null while that is not known.")]
 
 
 class ProblemDocument(Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import Final
 
 from correlator import __version__
 from correlator.config import ServerSettings
-from correlator.rulebook.policy import Policy
+from correlator.rulebook.judging import Judge
 from correlator.server import answers, openapi_page
 from correlator.server.auth import KeyCache
 from correlator.server.bodies import BodyReader, Budget
@@ -19,10 +19,10 @@ from correlator.server.group_commit import Committed, GroupCommit
 from correlator.server.group_commit import Limits as CommitLimits
 from correlator.server.housekeeping import Housekeeping, Kept
 from correlator.server.ingest import Ingest
-from correlator.server.judging import Judge
 from correlator.server.limits import Buckets, ClientAddress, Limits
 from correlator.server.metrics import CONTENT_TYPE, START_TIME, Family, Metrics, render, restarts_of_embedded
 from correlator.server.openapi import document
+from correlator.server.pipeline_figures import pipeline_figures, pipeline_health
 from correlator.server.problems import unavailable
 from correlator.server.request_log import Log
 from correlator.server.shared_figures import PUBLISH_SECONDS, SharedFigures
@@ -83,11 +83,7 @@ class App:
             commits=self._commits,
             limits=limits,
             metrics=self.metrics,
-            judge=Judge(
-                Policy(formats=settings.formats),
-                max_event_bytes=settings.max_event_bytes,
-                max_nesting=settings.max_nesting,
-            ),
+            judge=Judge.within(settings),
             max_batch_events=settings.max_batch_events,
         )
         self._watch()
@@ -100,12 +96,13 @@ class App:
             log=log,
             metrics=self.metrics,
             cors_origins=settings.cors_origins,
+            is_for_this_machine=not settings.insecure,
             lifespan=self._lifespan,
         )
 
     def _routes(self, settings: ServerSettings, ingest: Ingest) -> Routes:
         routes = Routes()
-        routes.add("POST", "/api/v1/lineage", ingest.one, scope="ingest")
+        routes.add("POST", "/api/v1/lineage", ingest.one, scope="ingest", whole=ingest.one_whole)
         routes.add("POST", "/api/v1/lineage/batch", ingest.batch, scope="ingest")
         routes.add("POST", "/api/v1/lineage/events", ingest.events, scope="ingest")
         routes.add("GET", "/ping", self._ping, is_quiet=True)
@@ -167,6 +164,7 @@ class App:
                 waiting_events=int(figures[_WAITING_EVENTS]),
                 in_flight_bytes=int(figures[_IN_FLIGHT_BYTES]),
                 log_head=None if sight is None else sight.log_head,
+                pipeline=None if sight is None else pipeline_health(sight),
             )
         )
 
@@ -214,6 +212,8 @@ class App:
             lambda: None if sight.sight is None else sight.sight.capped_events,
             together="most",
         )
+        for metric in pipeline_figures(lambda: sight.sight):
+            self.metrics.add(metric)
 
 
 def _always(response: Response) -> Handler:

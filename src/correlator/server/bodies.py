@@ -92,12 +92,18 @@ class BodyReader:
         self.budget = budget
         self._deadlines = _Deadlines(receive_seconds)
 
+    def take(self, request: Request, body: bytes) -> None:
+        """As `read`, of a body that is there and sent as it is."""
+        _check_type(request)
+        if len(body) > self.max_bytes:
+            raise self._too_large(f"The body has {len(body):,} bytes")
+        self.budget.reserve(request, len(body))
+        request.bytes_in = len(body)
+
     async def read(self, request: Request) -> bytes:
         """The body, unpacked, or an `HttpProblem`, or `ClientDisconnect`."""
         headers = request.headers
-        content_type = headers.get(b"content-type", b"")
-        if content_type != b"application/json" and (refusal := _type_refusal(content_type)) is not None:
-            raise _unsupported(refusal, _ACCEPTED_TYPES)
+        _check_type(request)
         coding = headers.get(b"content-encoding")
         encoding = None if coding is None else _encoding(coding)
         declared = headers.get(b"content-length")
@@ -193,6 +199,12 @@ class BodyReader:
 
 def _unsupported(detail: str, accepted: Header) -> HttpProblem:
     return HttpProblem(UNSUPPORTED_MEDIA_TYPE, detail, headers=(accepted,))
+
+
+def _check_type(request: Request) -> None:
+    content_type = request.headers.get(b"content-type", b"")
+    if content_type != b"application/json" and (refusal := _type_refusal(content_type)) is not None:
+        raise _unsupported(refusal, _ACCEPTED_TYPES)
 
 
 @lru_cache(maxsize=256)

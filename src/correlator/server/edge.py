@@ -9,6 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
+from ipaddress import ip_address
 from time import perf_counter
 from typing import Final, NamedTuple, Protocol
 
@@ -29,6 +31,7 @@ from correlator.server.exchange import (
     Response,
     Scope,
     Send,
+    WholeHandler,
     joined_headers,
 )
 from correlator.server.limits import ClientAddress, Limits
@@ -55,6 +58,8 @@ _NOSNIFF: Final[Header] = (b"x-content-type-options", b"nosniff")
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 Lifespan = Callable[[], AbstractAsyncContextManager[None]]
+Reply = Callable[[int, list[Header], bytes], None]
+"""Writes an answer: its status, its headers, its body."""
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +81,8 @@ class Route(NamedTuple):
     """The path as it was declared: a label for metrics that no client can make up."""
     is_quiet: bool
     """Whether its successes are left out of the log: a probe asks every few seconds."""
+    whole: WholeHandler | None = None
+    """The short way for requests that come whole."""
 
 
 class Routes:
@@ -85,9 +92,16 @@ class Routes:
         self._by_path: dict[str, dict[str, Route]] = {}
 
     def add(
-        self, method: str, path: str, handler: Handler, *, scope: KeyScope | None = None, is_quiet: bool = False
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        *,
+        scope: KeyScope | None = None,
+        is_quiet: bool = False,
+        whole: WholeHandler | None = None,
     ) -> None:
-        route = Route(handler, scope, path, is_quiet)
+        route = Route(handler, scope, path, is_quiet, whole)
         by_method = self._by_path.setdefault(path, {})
         by_method[method] = route
         if method == "GET":
@@ -99,6 +113,14 @@ class Routes:
         if found is None and (path.endswith("/") or "//" in path):
             found = self._by_path.get("/" + "/".join(part for part in path.split("/") if part))
         return found
+
+    def short(self) -> dict[bytes, Route]:
+        """Those that have a short way, by their target in the request's first line. All are for POST."""
+        return {
+            path.encode(): route
+            for path, by_method in self._by_path.items()
+            if (route := by_method.get("POST")) is not None and route.whole is not None
+        }
 
 
 class Rest(NamedTuple):
@@ -123,6 +145,7 @@ class Edge:
         log: Log,
         metrics: Metrics,
         cors_origins: Sequence[str] = (),
+        is_for_this_machine: bool = False,
         rest: Rest | None = None,
         lifespan: Lifespan | None = None,
     ) -> None:
@@ -134,6 +157,8 @@ class Edge:
         self._access_log = log
         self._metrics = metrics
         self._cors = Cors(cors_origins) if cors_origins else None
+        self._is_for_this_machine = is_for_this_machine
+        self._named_hosts = frozenset(_host_of(origin.partition("://")[2].lower().encode()) for origin in cors_origins)
         self._rest = rest
         self._lifespan = lifespan
         self._ids = CorrelationIds()
@@ -163,9 +188,6 @@ class Edge:
             else:
                 route = by_method.get(request.method)
                 response = await self._serve(request, route, by_method)
-        except HttpProblem as raised:
-            problem = raised
-            response = problem_response(raised, request.path, request.correlation_id)
         except ClientDisconnect:
             response = None
         except asyncio.CancelledError:
@@ -173,7 +195,7 @@ class Edge:
             problem = unavailable("The server stops. Nothing of this request is acknowledged: send it again.")
             response = problem_response(problem, request.path, request.correlation_id)
         except Exception as error:  # noqa: BLE001 - a defect of ours: it is told once, whole, and the client gets words
-            problem = self._failed(request, error)
+            problem = self._problem(request, error)
             response = problem_response(problem, request.path, request.correlation_id)
         finally:
             if request.reserved:
@@ -184,6 +206,51 @@ class Edge:
         elif response is not None:
             status = response
         self._told(request, route, status, perf_counter() - began, problem)
+
+    @property
+    def short(self) -> dict[bytes, Route]:
+        """The routes of `serve_whole`, by their target."""
+        return self._routes.short()
+
+    def serve_whole(
+        self, route: Route, headers: dict[bytes, bytes], body: bytes, peer: tuple[str, int] | None, reply: Reply
+    ) -> bool:
+        """Serve an ordinary request that has come whole, without the task and the messages of ASGI.
+
+        They cost more than judging the event. False for whatever is to be refused: nothing is done then, and the usual
+        way tells it. (An ordinary request has no Origin, and a body that is sent as it is.)
+        """
+        began = perf_counter()
+        request = Request(
+            "POST",
+            route.endpoint,
+            b"",
+            headers,
+            _nothing_more,
+            self._ids.take(headers.get(correlation_id.HEADER)),
+            self._addresses.of(peer, headers.get(b"x-forwarded-for")),
+        )
+
+        def told(outcome: Response | Exception) -> None:
+            self._budget.release(request)
+            problem = None
+            if isinstance(outcome, Exception):
+                problem = self._problem(request, outcome)
+                outcome = problem_response(problem, request.path, request.correlation_id)
+            reply(outcome.status, self._headers(request, outcome), outcome.body)
+            self._told(request, route, outcome.status, perf_counter() - began, problem)
+
+        is_taken = False
+        try:
+            if route.scope is not None:
+                self._authenticate(request, route.scope)
+            is_taken = route.whole is not None and route.whole(request, body, told)
+        except Exception:  # noqa: BLE001, S110 (the usual way meets it again, and tells it)
+            pass
+        finally:
+            if not is_taken:
+                self._budget.release(request)
+        return is_taken
 
     async def _serve(self, request: Request, route: Route | None, by_method: dict[str, Route]) -> Response:
         if b"origin" in request.headers:
@@ -200,12 +267,30 @@ class Edge:
         if isinstance(caller, Refusal):
             raise _refused(caller)
         request.caller = caller
+        if caller.key_id is None and self._is_for_this_machine:
+            self._check_host(request)
         if scope not in caller.scopes:
             refusal = permit(caller, scope)
             if refusal is not None:
                 raise _refused(refusal)
         # Whoever has sent too much already is told so before the next body is read.
         self._limits.refuse_spent(request)
+
+    def _check_host(self, request: Request) -> None:
+        """Who may be anybody has to call the server by a name of this machine.
+
+        A page can have the name of its own site point here (DNS rebinding). For the browser it then calls its own site,
+        and no Origin tells otherwise; but the name is still that of the site.
+        """
+        host = request.headers.get(b"host")
+        if host is None or _is_this_machine(host) or _host_of(host.lower()) in self._named_hosts:
+            return
+        raise HttpProblem(
+            FORBIDDEN,
+            "This server has no keys, so it is for this machine only and has to be called by a name of it, such as "
+            f"localhost or 127.0.0.1; {_shown(host)} is none. Create keys, name its origin in cors_origins, or say "
+            "--insecure if anybody who can reach the server may use it.",
+        )
 
     def _check_origin(self, request: Request) -> None:
         """No page of another site may write to a server that takes anybody: a browser would carry it in from outside.
@@ -269,14 +354,21 @@ class Edge:
             headers += self._cors.headers(request)
         return headers
 
-    async def _send(self, request: Request, response: Response, send: Send) -> None:
+    def _headers(self, request: Request, response: Response) -> list[Header]:
         headers: list[Header] = [*response.headers, _NOSNIFF, (correlation_id.HEADER, request.correlation_id.encode())]
         if response.status != _NO_CONTENT:
             headers.append((b"content-length", b"%d" % len(response.body)))
         if self._cors is not None:
             headers += self._cors.headers(request)
+        return headers
+
+    async def _send(self, request: Request, response: Response, send: Send) -> None:
+        headers = self._headers(request, response)
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})
+
+    def _problem(self, request: Request, error: Exception) -> HttpProblem:
+        return error if isinstance(error, HttpProblem) else self._failed(request, error)
 
     def _failed(self, request: Request, error: Exception) -> HttpProblem:
         _log.error(
@@ -384,6 +476,11 @@ class _Sender:
         await self._send(message)
 
 
+async def _nothing_more() -> Message:
+    """What comes after a body that is whole."""
+    return {"type": "http.disconnect"}
+
+
 def _refused(refusal: Refusal) -> HttpProblem:
     return HttpProblem(
         kind_for(refusal.status), refusal.detail, members={"reason": refusal.reason}, headers=refusal.headers
@@ -400,6 +497,23 @@ def _of_framework(error: HTTPException, request: Request) -> HttpProblem:
         return _nothing_here(request)
     headers = tuple((name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items())
     return HttpProblem(kind, error.detail, headers=headers)
+
+
+def _host_of(authority: bytes) -> bytes:
+    """Without the port."""
+    host, colon, port = authority.rpartition(b":")
+    return host if colon and port.isdigit() else authority
+
+
+@lru_cache(maxsize=256)
+def _is_this_machine(authority: bytes) -> bool:
+    host = _host_of(authority.lower()).decode("latin-1").rstrip(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _shown(origin: bytes) -> str:

@@ -87,6 +87,10 @@ class Request:
 
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+Told: TypeAlias = Callable[[Response | Exception], None]
+WholeHandler: TypeAlias = Callable[[Request, bytes, Told], bool]
+"""Serves a request whose body is there, and tells later what came of it. Whatever is not as usual it leaves alone: it
+returns False or raises, and then the `Handler` is asked."""
 
 
 class ClientDisconnect(Exception):  # noqa: N818 - nothing went wrong here: the client is gone, and so is its request

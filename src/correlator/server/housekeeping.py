@@ -10,6 +10,7 @@ import psycopg
 
 from correlator.store import retention
 from correlator.store.database import Database
+from correlator.store.ledger import Lag, SourceTotals, lags, source_totals
 
 _log = logging.getLogger("correlator.server.housekeeping")
 
@@ -40,6 +41,8 @@ class Sight(msgspec.Struct, frozen=True):
     rejected_bytes: int
     capped_events: int
     capped_bytes: int
+    pipeline: list[SourceTotals]
+    lags: list[Lag]
 
 
 class Housekeeping:
@@ -95,6 +98,7 @@ class Housekeeping:
             connection.execute("SELECT kept.ensure_log_partition(now() + interval '1 day')")
             retention.forget_keys(connection, self._kept.idempotency)
             retention.fold_ledger(connection, _LEDGER_KEPT)
+            retention.fold_pipeline_ledger(connection, _LEDGER_KEPT)
             retention.drop_old_rejects(connection, self._kept.rejects)
             capped = retention.cap_rejects(connection, self._kept.reject_bytes)
             if capped.events:
@@ -114,4 +118,4 @@ class Housekeeping:
 def _sight(connection: psycopg.Connection) -> Sight:
     row = connection.execute(_LOOK).fetchone()
     assert row is not None  # noqa: S101 (two tables of one row each)
-    return Sight(*row)
+    return Sight(*(*row, source_totals(connection), lags(connection)))

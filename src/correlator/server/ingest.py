@@ -1,21 +1,21 @@
 """The three doors for events: judge, keep, answer. Everything that is derived from an event is the pipeline's work."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from correlator.rulebook.events import Event, Rejection, RunEvent
+from correlator.rulebook.judging import Judge
 from correlator.rulebook.problems import ROOT, Problem
 from correlator.rulebook.run_cycle import CycleError, is_single_run_batch, validate_event_sequence
 from correlator.server import answers
 from correlator.server.bodies import BodyReader, BrokenBody
-from correlator.server.exchange import EventCounts, Request, Response, answer, encode
+from correlator.server.exchange import EventCounts, Request, Response, Told, answer, encode
 from correlator.server.group_commit import GroupCommit, Unavailable
-from correlator.server.judging import Judge
 from correlator.server.limits import Limits
 from correlator.server.metrics import Metrics
 from correlator.server.problems import (
@@ -30,9 +30,11 @@ from correlator.server.problems import (
 from correlator.store.event_log import entry_of
 from correlator.store.rejects import Reject
 
-_LONGEST_TURN: Final = 0.004
-"""Seconds of judging after which other requests get their turn."""
+_LONGEST_TURN: Final = 0.002
+"""Seconds of judging after which others get their turn."""
 _EVENTS_A_LOOK: Final = 16
+_MOST_TURNS: Final = 10
+"""After so many a request has to stand in line again: one with ten thousand events must not hold up all small ones."""
 
 _MOST_PROBLEMS: Final = 10_000
 _FEW_PROBLEMS: Final = 3
@@ -45,6 +47,33 @@ _ONE_DUPLICATE: Final = EventCounts(1, 0, 1, 0)
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 Verdict = Event | Rejection
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class _Turns:
+    """One request after the other is judged, and between its turns whatever else there is to do gets done.
+
+    If all were judged at once, the loop would come to the database only after a turn of each of them, and all would be
+    ready at the same time: the database would wait for the judging, and then the judging for the database.
+    """
+
+    def __init__(self) -> None:
+        self._one_at_a_time = asyncio.Lock()
+
+    async def map(self, work: Callable[[T], U], items: Sequence[T]) -> list[U]:
+        results: list[U] = []
+        while len(results) < len(items):
+            async with self._one_at_a_time:
+                for _ in range(_MOST_TURNS):
+                    turn_ends = perf_counter() + _LONGEST_TURN
+                    while len(results) < len(items) and perf_counter() < turn_ends:
+                        begin = len(results)
+                        results += [work(item) for item in items[begin : begin + _EVENTS_A_LOOK]]
+                    if len(results) == len(items):
+                        break
+                    await asyncio.sleep(0)
+        return results
 
 
 class Ingest:
@@ -64,6 +93,7 @@ class Ingest:
         self._metrics = metrics
         self._judge = judge
         self._max_batch_events = max_batch_events
+        self._turns = _Turns()
 
     async def one(self, request: Request) -> Response:
         """`POST /api/v1/lineage`: one event, as every official client sends it."""
@@ -76,9 +106,31 @@ class Ingest:
                 verdict = Rejection(raw=body, errors=(Problem(ROOT, "type", message),))
             await self._reject(request, verdict)
             raise _refusal_of_one(verdict)
-        stored = await self._keep_one(request, verdict)
-        said = answers.Stored("stored" if stored else "duplicate", request.correlation_id, _told(verdict))
-        return answer(said)
+        try:
+            (stored,) = await self._commits.submit((entry_of(verdict),))
+        except Unavailable as reason:
+            raise _try_again(reason) from reason
+        return _answer_to_one(request, verdict, stored=stored)
+
+    def one_whole(self, request: Request, body: bytes, told: Told) -> bool:
+        """The same for a body that is there. Nearly every event is valid; what is not goes the way above."""
+        self._bodies.take(request, body)
+        verdict = self._judge(body)
+        if isinstance(verdict, Rejection):
+            return False
+        self._limits.admit(request, 1)
+
+        def tell(outcome: list[bool] | Exception) -> None:
+            if isinstance(outcome, Exception):
+                told(_try_again(outcome) if isinstance(outcome, Unavailable) else outcome)
+            else:
+                told(_answer_to_one(request, verdict, stored=outcome[0]))
+
+        try:
+            self._commits.hand_over((entry_of(verdict),), (), tell)
+        except Unavailable:
+            return False
+        return True
 
     async def batch(self, request: Request) -> Response:
         """`POST /api/v1/lineage/batch`: the batch contract of OpenLineage."""
@@ -127,20 +179,15 @@ class Ingest:
     # --- judging
 
     async def _judge_all(self, raws: Sequence[bytes | msgspec.Raw]) -> list[Verdict]:
-        """In turns, so that a large batch holds nobody up."""
-        verdicts: list[Verdict] = []
         room = _MOST_PROBLEMS
-        turn_ends = perf_counter() + _LONGEST_TURN
-        for number, raw in enumerate(raws):
-            if number % _EVENTS_A_LOOK == 0 and perf_counter() > turn_ends:
-                await asyncio.sleep(0)
-                turn_ends = perf_counter() + _LONGEST_TURN
+
+        def judge(raw: bytes | msgspec.Raw) -> Verdict:
+            nonlocal room
             verdict = self._judge(bytes(raw))
             room -= len(verdict.warnings) + (len(verdict.errors) if isinstance(verdict, Rejection) else 0)
-            if room < 0:
-                verdict = _in_few_words(verdict)
-            verdicts.append(verdict)
-        return verdicts
+            return _in_few_words(verdict) if room < 0 else verdict
+
+        return await self._turns.map(judge, raws)
 
     async def _split(self, request: Request, body: bytes) -> list[msgspec.Raw] | None:
         """The elements of an array, as they were written; None for a body that is some other value."""
@@ -200,14 +247,6 @@ class Ingest:
 
     # --- keeping
 
-    async def _keep_one(self, request: Request, event: Event) -> bool:
-        try:
-            (stored,) = await self._commits.submit((entry_of(event),))
-        except Unavailable as reason:
-            raise _try_again(reason) from reason
-        request.events = _ONE_STORED if stored else _ONE_DUPLICATE
-        return stored
-
     async def _keep(self, request: Request, verdicts: Sequence[Verdict]) -> list[bool]:
         events = [verdict for verdict in verdicts if not isinstance(verdict, Rejection)]
         rejects = [
@@ -222,13 +261,7 @@ class Ingest:
         if not events and not rejects:
             request.events = EventCounts(0, 0, 0, 0)
             return []
-        entries = []
-        turn_ends = perf_counter() + _LONGEST_TURN
-        for event in events:
-            entries.append(entry_of(event))
-            if len(entries) % _EVENTS_A_LOOK == 0 and perf_counter() > turn_ends:
-                await asyncio.sleep(0)
-                turn_ends = perf_counter() + _LONGEST_TURN
+        entries = await self._turns.map(entry_of, events)
         try:
             stored = await self._commits.submit(entries, rejects)
         except Unavailable as reason:
@@ -238,6 +271,11 @@ class Ingest:
         count = sum(stored)
         request.events = EventCounts(len(events) + len(rejects), count, len(events) - count, len(rejects))
         return stored
+
+
+def _answer_to_one(request: Request, event: Event, *, stored: bool) -> Response:
+    request.events = _ONE_STORED if stored else _ONE_DUPLICATE
+    return answer(answers.Stored("stored" if stored else "duplicate", request.correlation_id, _told(event)))
 
 
 def _reject(request: Request, verdict: Verdict, layer: int, problems: tuple[Problem, ...]) -> Reject:

@@ -110,6 +110,31 @@ class Gauge:
         return Family(self._name, self._kind, self._about, samples, self._together)
 
 
+class Readings:
+    """Values that somebody else keeps, one for each combination of the labels' values, asked for like a gauge."""
+
+    def __init__(
+        self,
+        name: str,
+        about: str,
+        labels: Sequence[str],
+        read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
+        *,
+        kind: Kind = "gauge",
+        together: Together = "most",
+    ) -> None:
+        self._name = name
+        self._about = about
+        self._labels = tuple(labels)
+        self._read = read
+        self._kind = kind
+        self._together = together
+
+    def family(self) -> Family:
+        samples = {self._name + _labelled(self._labels, values): value for values, value in self._read()}
+        return Family(self._name, self._kind, self._about, samples, self._together)
+
+
 class Info:
     """A gauge that is always 1: what it says stands in its labels."""
 

@@ -267,20 +267,12 @@ def _as_json(line: Line) -> bytes:
 
 def _as_text(line: Line) -> bytes:
     if isinstance(line, RequestLine):
-        path = _printable(line.path[:_LONGEST_PATH])
-        counts = key = problem = ""
-        if line.received is not None:
-            counts = (
-                f" · {line.received} received ({line.stored} stored, {line.duplicates} duplicate, "
-                f"{line.rejected} rejected)"
-            )
-        if line.key is not None:
-            key = f" · key {_printable(line.key)}"
-        if line.problem is not None:
-            problem = f" · {line.problem}"
+        asked = _asked(line.level, line.method, line.path[:_LONGEST_PATH], line.status)
+        counts = _counts(line.received, line.stored, line.duplicates, line.rejected)
+        sender = _sender(line.client, line.key, line.problem)
         text = (
-            f"{_moment(line)} {line.level:<7} {line.method} {path} {line.status} {line.duration_ms:.1f} ms{counts}"
-            f" · {line.bytes_in} bytes · from {_printable(line.client)}{key}{problem} · [{line.correlation_id}]"
+            f"{_moment(line)} {asked} {line.duration_ms:.1f} ms{counts} · {line.bytes_in} bytes · {sender} · "
+            f"[{line.correlation_id}]"
         )
     else:
         told = f" [{line.correlation_id}]" if line.correlation_id else ""
@@ -288,6 +280,27 @@ def _as_text(line: Line) -> bytes:
         if line.exception is not None:
             text += "".join(f"\n    | {_printable(each)}" for each in line.exception.splitlines())
     return (text + "\n").encode("utf-8", "replace")
+
+
+# What most lines have in common is made once.
+
+
+@lru_cache(maxsize=1024)
+def _asked(level: str, method: str, path: str, status: int) -> str:
+    return f"{level:<7} {method} {_printable(path)} {status}"
+
+
+@lru_cache(maxsize=1024)
+def _counts(received: int | None, stored: int | None, duplicates: int | None, rejected: int | None) -> str:
+    if received is None:
+        return ""
+    return f" · {received} received ({stored} stored, {duplicates} duplicate, {rejected} rejected)"
+
+
+@lru_cache(maxsize=1024)
+def _sender(client: str, key: str | None, problem: str | None) -> str:
+    told_key = "" if key is None else f" · key {_printable(key)}"
+    return f"from {_printable(client)}{told_key}{'' if problem is None else f' · {problem}'}"
 
 
 def _printable(value: Any) -> Any:

@@ -42,6 +42,11 @@ class Migration(msgspec.Struct, frozen=True):
     def hash(self) -> str:
         return sha256(self.sql.encode()).hexdigest()
 
+    @property
+    def makes_facts(self) -> bool:
+        """Whether it makes or changes fact tables, and nothing else, wherever the search path leads: see 0003."""
+        return self.name.split("_", 1)[1].startswith("facts")
+
 
 def known_migrations() -> list[Migration]:
     """Those that this version of Correlator brings, in order."""

@@ -22,14 +22,23 @@ thousand problems repeat it a thousand times. The event itself is kept whole."""
 CHUNK_EVENTS: Final = 1_000
 CHUNK_BYTES: Final = 16 * 2**20
 
-_KEEP: Final = """
-COPY kept.rejected_events (
-    source, layer, path, rule, sentence, problems, kind, producer, sent_by, correlation_id, raw, kept_bytes
-) FROM STDIN (FORMAT BINARY)
-"""
-_KEEP_TYPES: Final = (
-    *("text", "int2", "text", "text", "text", "jsonb", "text", "text", "text", "text", "bytea", "int4"),
-)
+COLUMNS: Final = {
+    "source": "text",
+    "layer": "int2",
+    "path": "text",
+    "rule": "text",
+    "sentence": "text",
+    "problems": "jsonb",
+    "kind": "text",
+    "producer": "text",
+    "sent_by": "text",
+    "correlation_id": "text",
+    "raw": "bytea",
+    "kept_bytes": "int4",
+}
+"""What is written of a rejected event, with its types."""
+
+_KEEP: Final = f"COPY kept.rejected_events ({', '.join(COLUMNS)}) FROM STDIN (FORMAT BINARY)"
 
 _COUNT: Final = "UPDATE kept.reject_totals SET events = events + %s, bytes = bytes + %s"
 
@@ -152,10 +161,10 @@ def keep_rejects(connection: psycopg.Connection, source: str, rejects: Sequence[
     if not rejects:
         return
     taken = 0
-    with connection.cursor() as cursor, cursor.copy(_KEEP) as copy:
-        copy.set_types(_KEEP_TYPES)
+    with connection.cursor() as cursor, cursor.copy(_KEEP.encode()) as copy:
+        copy.set_types(list(COLUMNS.values()))
         for reject in rejects:
-            row, size = _row(source, reject)
+            row, size = row_of(source, reject)
             copy.write_row(row)
             taken += size
     connection.execute(_COUNT, [len(rejects), taken])
@@ -221,8 +230,8 @@ def _said(selection: Selection) -> dict[str, Any]:
     }
 
 
-def _row(source: str, reject: Reject) -> tuple[tuple[object, ...], int]:
-    """The row, and what it takes."""
+def row_of(source: str, reject: Reject) -> tuple[tuple[object, ...], int]:
+    """The columns above, and what they take."""
     problems = [
         Problem(_short(problem.path), problem.rule, _short(problem.message))
         for problem in reject.problems[:MOST_PROBLEMS]

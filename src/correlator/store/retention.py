@@ -51,6 +51,37 @@ WITH old AS (
 SELECT count(*) FROM old
 """
 
+# A query's last batch is left: Spark may repeat it, and then it has to be found. So is one that does not add up, which
+# is for `correlator audit` to show.
+_FOLD_PIPELINE_LEDGER: Final = """
+WITH old AS (
+    DELETE FROM kept.pipeline_batches WHERE (query_id, batch_id) IN (
+        SELECT query_id, batch_id FROM kept.pipeline_batches AS batch
+        WHERE committed_at < now() - %s
+          AND (first_position IS NULL OR read = last_position - first_position + 1)
+          AND EXISTS (
+              SELECT FROM kept.pipeline_batches AS later
+              WHERE later.query_id = batch.query_id AND later.batch_id > batch.batch_id
+          )
+        ORDER BY committed_at LIMIT %s
+    ) RETURNING *
+), folded AS (
+    INSERT INTO kept.pipeline_days AS days (source, day, batches, read, applied, duplicates, rejected, positions)
+    SELECT source, (committed_at AT TIME ZONE 'UTC')::date, count(*), sum(read), sum(applied), sum(duplicates),
+           sum(rejected), coalesce(range_agg(int8range(first_position, last_position, '[]'))
+                                   FILTER (WHERE first_position IS NOT NULL), '{}')
+    FROM old GROUP BY 1, 2
+    ON CONFLICT (source, day) DO UPDATE SET
+        batches = days.batches + excluded.batches,
+        read = days.read + excluded.read,
+        applied = days.applied + excluded.applied,
+        duplicates = days.duplicates + excluded.duplicates,
+        rejected = days.rejected + excluded.rejected,
+        positions = days.positions + excluded.positions
+)
+SELECT count(*) FROM old
+"""
+
 _DROP_OLD_REJECTS: Final = """
 WITH gone AS (
     DELETE FROM kept.rejected_events WHERE id = ANY (ARRAY(
@@ -117,6 +148,11 @@ def forget_keys(connection: psycopg.Connection, older_than: timedelta, *, chunk:
 def fold_ledger(connection: psycopg.Connection, older_than: timedelta, *, chunk: int = CHUNK) -> int:
     """Add up old rows of the ledger by day."""
     return _in_chunks(lambda: _count(connection, _FOLD_LEDGER, older_than, chunk), chunk)
+
+
+def fold_pipeline_ledger(connection: psycopg.Connection, older_than: timedelta, *, chunk: int = CHUNK) -> int:
+    """Add up old batches of the pipeline by day."""
+    return _in_chunks(lambda: _count(connection, _FOLD_PIPELINE_LEDGER, older_than, chunk), chunk)
 
 
 def drop_old_rejects(connection: psycopg.Connection, older_than: timedelta, *, chunk: int = CHUNK) -> int:

@@ -13,6 +13,10 @@ Row: TypeAlias = tuple[bytes | None, ...]
 Prepared: TypeAlias = tuple[bytes, list[int]]
 """The name of a statement, and the formats of its parameters."""
 
+_LOOK_SECONDS: Final = 0.2
+"""How often an answer that does not come is looked for, unasked. uvloop stops to watch a socket without a word when its
+other side was closed with something unread, and then the end of a connection would never be noticed."""
+
 _numbers: Final = itertools.count()
 
 
@@ -43,6 +47,7 @@ class LoopConnection:
         self._result: pq.abc.PGresult | None = None
         self._is_writing = False
         self._watched = -1
+        self._next_look: asyncio.TimerHandle | None = None
 
     def prepare(self, query: bytes, types: Sequence[int] = ()) -> Prepared:
         """Blocks, so it comes before `start`."""
@@ -65,6 +70,7 @@ class LoopConnection:
             raise psycopg.OperationalError("the connection is closed")
         assert self._answer is None, "one call at a time"  # noqa: S101
         answer = self._answer = self._loop.create_future()
+        self._next_look = self._loop.call_later(_LOOK_SECONDS, self._look)
         try:
             name, formats = statement
             self._pgconn.send_query_prepared(name, _sent(parameters), formats, pq.Format.TEXT)
@@ -99,7 +105,14 @@ class LoopConnection:
         except psycopg.Error as error:
             self._break(error)
 
+    def _look(self) -> None:
+        self._go_on()
+        if self._answer is not None and self._loop is not None:
+            self._next_look = self._loop.call_later(_LOOK_SECONDS, self._look)
+
     def _finish(self) -> None:
+        if self._next_look is not None:
+            self._next_look.cancel()
         answer, self._answer = self._answer, None
         result, self._result = self._result, None
         if answer is None or answer.done():
@@ -119,6 +132,8 @@ class LoopConnection:
             loop.remove_reader(self._watched)
             loop.remove_writer(self._watched)
         self._is_writing = False
+        if self._next_look is not None:
+            self._next_look.cancel()
         self._connection.close()
         answer, self._answer = self._answer, None
         if answer is not None and not answer.done():

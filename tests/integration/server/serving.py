@@ -62,7 +62,7 @@ def serving(database: Database, **settings: Any) -> Iterator[Client]:
                 app.edge,
                 port=0,
                 loop="uvloop",
-                http=bounded(max_head_bytes=64_000, head_seconds=60.0),
+                http=bounded(max_head_bytes=64_000, head_seconds=60.0, edge=app.edge),
                 ws="none",
                 lifespan="on",
                 log_config=None,

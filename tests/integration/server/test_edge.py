@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 from starlette.requests import Request as StarletteRequest
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.routing import Route, Router
 
 from correlator.server.auth import ANYBODY, Caller, KeyCache, Refusal
@@ -54,6 +55,7 @@ class Site:
         receive_seconds: float = 30.0,
         events_per_second: float = 0.0,
         cors_origins: Sequence[str] = (),
+        is_for_this_machine: bool = False,
         rest: Rest | None = None,
         lifespan: Lifespan | None = None,
     ) -> None:
@@ -80,6 +82,7 @@ class Site:
             log=self.log,
             metrics=self.metrics,
             cors_origins=cors_origins,
+            is_for_this_machine=is_for_this_machine,
             rest=rest,
             lifespan=lifespan,
         )
@@ -312,6 +315,49 @@ def test_a_head_without_end_is_refused(server: Address, start: bytes) -> None:
     assert server.ask("GET", "/ping").status == 200
 
 
+TOO_LARGE = b"GET /ping HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 1000 + b"\r\n\r\n"
+
+
+def test_a_head_that_is_too_large_is_refused_even_if_it_comes_at_once(log: Path) -> None:
+    small = bounded(max_head_bytes=1000, head_seconds=30.0)
+    with serving(Site(log), small) as server, server.connect() as connection:
+        connection.sendall(TOO_LARGE)
+        assert everything(connection).startswith(b"HTTP/1.1 431 ")
+
+
+def test_a_head_that_is_too_large_ends_the_connection_if_another_request_is_being_served(log: Path) -> None:
+    small = bounded(max_head_bytes=1000, head_seconds=30.0)
+    with serving(Site(log), small) as server, server.connect() as connection:
+        connection.sendall(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n" + TOO_LARGE)
+        assert everything(connection).count(b"HTTP/1.1 200 ") <= 1
+
+
+def test_the_largest_head_passes_with_the_body_that_comes_with_it(log: Path) -> None:
+    head = b"POST /api/v1/lineage HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 5000\r\n\r\n"
+    small = bounded(max_head_bytes=len(head), head_seconds=30.0)
+    with serving(Site(log), small) as server, server.connect() as connection:
+        connection.sendall(head + b"x" * 5000)
+        assert everything(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_who_does_not_take_its_answers_is_given_up(log: Path) -> None:
+    page = b"p" * 1_000_000
+    lost = threading.Event()
+
+    class Impatient(BoundedConnection):
+        head_seconds = 0.1
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            lost.set()
+
+    site = Site(log, rest=Rest(Router([Route("/page", lambda _: PlainTextResponse(page))]), lambda *_: None))
+    with serving(site, Impatient) as server, server.connect() as connection:
+        connection.sendall(b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
+        assert lost.wait(30)
+        assert len(everything(connection)) < 20 * len(page)
+
+
 def test_trailers_without_end_end_the_connection(server: Address) -> None:
     with server.connect() as connection:
         connection.sendall(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Long: ")
@@ -441,6 +487,21 @@ def test_pages_of_other_sites_cannot_write_to_a_server_without_keys(server: Addr
     assert "cors_origins" in refused.json["detail"]
     assert server.post(EVENT, Origin=f"http://127.0.0.1:{server.port}").status == 200
     assert server.ask("GET", "/ping", headers={"Origin": "https://evil.example"}).status == 200
+
+
+@pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.1", "[::1]:8080", "correlator.localhost", "named.example"])
+def test_a_server_for_this_machine_is_called_by_its_names(log: Path, host: str) -> None:
+    with serving(Site(log, is_for_this_machine=True, cors_origins=["https://named.example"])) as server:
+        assert server.post(EVENT, Host=host).status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "192.168.0.1"])
+def test_a_page_whose_name_points_to_this_machine_is_refused(log: Path, host: str) -> None:
+    with serving(Site(log, is_for_this_machine=True)) as server:
+        refused = server.post(EVENT, Host=host, Origin=f"http://{host}")
+        assert refused.status == 403
+        assert "a name of it, such as localhost" in refused.json["detail"]
+        assert server.ask("GET", "/ping", headers={"Host": host}).status == 200
 
 
 # --- what is told of it

@@ -44,7 +44,7 @@ def test_the_body_of_a_request_that_offers_another_protocol_is_read(
     framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if is_chunked else body
     framing = b"Transfer-Encoding: chunked" if is_chunked else b"Content-Length: %d" % len(body)
     head = (
-        b"POST /api/v1/lineage HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"POST /api/v1/lineage HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Connection: Upgrade\r\nUpgrade: " + protocol.encode() + b"\r\n" + framing + b"\r\n\r\n"
     )
     with serving(database) as client:

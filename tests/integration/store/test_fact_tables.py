@@ -3,35 +3,37 @@
 import json
 import random
 import re
-import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-import msgspec
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
-from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.errors import CheckViolation, ForeignKeyViolation
-from psycopg.postgres import types
-from psycopg.pq import Format
 from psycopg.types.json import Jsonb
 
 from correlator.rulebook import facts as f
 from correlator.rulebook import identity
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Event, Rejection
-from correlator.rulebook.facts import Column, Facts, Group, Key, Row, Shape, Table, Value
 from correlator.rulebook.fold import fold
-from correlator.rulebook.run_cycle import RANKS
-from correlator.rulebook.runs import run_view
 from correlator.store.database import Database
+from correlator.store.fact_rows import from_order_key, order_key, read_facts
+from correlator.store.staging import prepare
 from tests import corpus
+from tests.integration.store.merging import (
+    SOURCE,
+    apply,
+    check_constraints,
+    check_what_is_derived,
+    differences,
+    stored,
+)
 from tests.property.test_fold_properties import HISTORIES
 from tests.unit.rulebook.histories import (
     DB,
@@ -52,245 +54,21 @@ from tests.unit.rulebook.histories import (
 
 ROOT = Path(__file__).parents[3]
 
-ORDER: Final = ("event_time", "rank", "digest")
-RENAMED: Final = {"nominal_start_at": "nominal_time", "column": "column_name"}
 NIL: Final = UUID(int=0)
 MIGRATION: Final = files("correlator.store").joinpath("migrations", "0003_facts.sql").read_bytes()
-
-
-# Instants are written and read as the number that they are: Python's datetime ends with the year 9999, time does not.
-
-
-class Moment(msgspec.Struct, frozen=True):
-    instant: int
-
-
-_PG_EPOCH: Final = 946_684_800_000_000
-
-
-class MomentDumper(Dumper):
-    format = Format.BINARY
-    oid = types["timestamptz"].oid
-
-    def dump(self, obj: Moment) -> Buffer:
-        return struct.pack(">q", obj.instant - _PG_EPOCH)
-
-
-class MomentLoader(Loader):
-    format = Format.BINARY
-
-    def load(self, data: Buffer) -> int:
-        (since,) = struct.unpack(">q", data)
-        return int(since) + _PG_EPOCH
 
 
 @pytest.fixture
 def connection(database: Database) -> Iterator[psycopg.Connection]:
     with database.connect("test") as connection:
-        connection.adapters.register_dumper(Moment, MomentDumper)
-        connection.adapters.register_loader("timestamptz", MomentLoader)
+        prepare(connection, SOURCE)
+        connection.commit()
         yield connection
-
-
-# A writer and a reader: what the SQL of the migration says about how a row of the rulebook lies in its table.
-
-
-def order_key(at: int, rank: int, digest: bytes) -> bytes:
-    return (at + 2**63).to_bytes(8) + bytes([rank]) + digest
-
-
-def from_order_key(key: bytes) -> tuple[int, int, bytes]:
-    return int.from_bytes(key[:8]) - 2**63, key[8], key[9:]
-
-
-def is_ordered(group: Group) -> bool:
-    return tuple(column.name for column in group.columns[:3]) == ORDER
-
-
-def payload(group: Group) -> Sequence[Column]:
-    """The columns that a group has in its table, but for its order key."""
-    columns = group.columns[3:] if is_ordered(group) else group.columns
-    return [column for column in columns if column.name != "open_rank"]
-
-
-def to_sql(column: Column, value: Any) -> Any:
-    if value is None or (column.type == "id" and not value):
-        return None
-    match column.type:
-        case "id":
-            return UUID(bytes=value)
-        case "instant":
-            return Moment(value)
-        case "json":
-            return Jsonb(value, dumps=str)
-        case _:
-            return value
-
-
-def from_sql(column: Column, value: Any) -> Any:
-    match column.type:
-        case "id":
-            return value.bytes if value is not None else b""
-        case "json" if value is not None:
-            return identity.canonical_json(value).decode()
-        case _:
-            return value
-
-
-def group_to_sql(group: Group, value: Value) -> dict[str, Any]:
-    if group.shape is Shape.MAP:
-        bodies = (f"{json.dumps(key)}:{said[3]}" for key, said in value.items() if said[3] is not None)
-        return {
-            "facets": Jsonb(f"{{{','.join(bodies)}}}", dumps=str),
-            "facet_orders": Jsonb({key: order_key(*said[:3]).hex() for key, said in value.items()}),
-        }
-    if group.shape is Shape.SET:
-        times, ranks, states = zip(*sorted(value), strict=True)
-        return {"state_history": [[Moment(time) for time in times], list(ranks), list(states)]}
-    row = {f"{group.name}_order": order_key(*value[:3])} if is_ordered(group) else {}
-    by_name = dict(zip((column.name for column in group.columns), value, strict=True))
-    return row | {RENAMED.get(c.name, c.name): to_sql(c, by_name[c.name]) for c in payload(group)}
-
-
-def group_from_sql(group: Group, row: Mapping[str, Any]) -> Value | None:
-    if group.shape is Shape.MAP:
-        bodies: dict[str, msgspec.Raw] = msgspec.json.decode(row["facets"], type=dict[str, msgspec.Raw])
-        return {
-            key: (*from_order_key(bytes.fromhex(order)), _canonical(bodies.get(key)))
-            for key, order in row["facet_orders"].items()
-        } or None
-    if group.shape is Shape.SET:
-        said = zip(row["state_times"], row["state_names"], strict=True)
-        return frozenset((at, RANKS[state], state) for at, state in said) or None
-    if is_ordered(group):
-        order = row[f"{group.name}_order"]
-        return None if order is None else (*from_order_key(order), *_read(group, row))
-    values = _read(group, row)
-    if group.name == "open" and values[0] is not None:
-        return (values[0], RANKS[values[1]], values[1])
-    return None if values[0] is None or values[0] is False else values
-
-
-def _read(group: Group, row: Mapping[str, Any]) -> tuple[Any, ...]:
-    found = {c.name: row[RENAMED.get(c.name, c.name)] for c in payload(group)}
-    # Who names no root has none; every other id that is not there is empty.
-    return tuple(
-        None if c.name == "root_job_run_id" and found[c.name] is None else from_sql(c, found[c.name])
-        for c in payload(group)
-    )
-
-
-def _canonical(body: msgspec.Raw | None) -> str | None:
-    return None if body is None else identity.canonical_json(identity.decoded(body)).decode()
-
-
-def derived(table: Table, row: Row) -> dict[str, Any]:
-    """What the merge writes beside the facts, for those who ask."""
-    match table.name:
-        case "job_runs":
-            return {"current_state": run_view(row).state, "event_time": Moment(row["last_event"][0])}
-        case "datasets" if "schema" in row.get("facets", {}):
-            body = row["facets"]["schema"][3]
-            return {"schema_json": None if body is None else Jsonb(body, dumps=str)}
-        case "test_results":
-            return {"event_time": Moment(row["result"][0])}
-        case _:
-            return {}
-
-
-def write(connection: psycopg.Connection, facts: Facts) -> None:
-    for table, key, row in facts:
-        if table is f.COLUMN_EDGES:
-            continue
-        values: dict[str, Any] = {c.name: to_sql(c, value) or NIL for c, value in zip(table.key, key, strict=True)}
-        for group in table.groups:
-            if (said := row.get(group.name)) is not None:
-                values |= group_to_sql(group, said)
-        values |= derived(table, row)
-        placeholders = [HISTORY if name == "state_history" else sql.Placeholder() for name in values]
-        parameters = [part for name, v in values.items() for part in (v if name == "state_history" else [v])]
-        statement = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
-            sql.Identifier(table.name), sql.SQL(",").join(map(sql.Identifier, values)), sql.SQL(",").join(placeholders)
-        )
-        connection.execute(statement, parameters)
-    write_column_edges(connection, facts.rows(f.COLUMN_EDGES))
-
-
-HISTORY: Final = sql.SQL(
-    """(
-        SELECT jsonb_agg(jsonb_build_object('event_time', at, 'state', state) ORDER BY at, rank, state)
-        FROM unnest(%b::timestamptz[], %s::smallint[], %s::text[]) AS said (at, rank, state)
-    )"""
-)
-
-
-def write_column_edges(connection: psycopg.Connection, edges: Iterable[Key]) -> None:
-    mappings: dict[UUID, tuple[Any, ...]] = {}
-    of_run: dict[UUID, list[UUID]] = {}
-    for run, *mapping in edges:
-        plain = [part.hex() if isinstance(part, bytes) else part for part in mapping]
-        key = UUID(bytes=identity.digest_of(plain)[:16])
-        columns = zip(f.COLUMN_EDGES.key[1:], mapping, strict=True)
-        mappings[key] = (key, *(to_sql(column, value) for column, value in columns))
-        of_run.setdefault(UUID(bytes=run), []).append(key)
-    names = sql.SQL(",").join(sql.Identifier(column.name) for column in f.COLUMN_EDGES.key[1:])
-    cursor = connection.cursor()
-    cursor.executemany(
-        sql.SQL("INSERT INTO column_mappings (id, {}) VALUES ({})").format(
-            names, sql.SQL(",").join(sql.Placeholder() * len(f.COLUMN_EDGES.key))
-        ),
-        list(mappings.values()),
-    )
-    cursor.executemany(
-        "INSERT INTO run_column_mappings VALUES (%s, %s)", [(run, sorted(keys)) for run, keys in of_run.items()]
-    )
-
-
-STATES: Final = """
-    ARRAY(SELECT (said ->> 'event_time')::timestamptz FROM jsonb_array_elements(state_history) AS said) AS state_times,
-    ARRAY(SELECT said ->> 'state' FROM jsonb_array_elements(state_history) AS said) AS state_names
-"""
-
-
-def read(connection: psycopg.Connection) -> Facts:
-    facts = Facts()
-    cursor = connection.cursor(binary=True, row_factory=psycopg.rows.dict_row)
-    for table in f.TABLES:
-        groups = {group.name for group in table.groups}
-        columns = [sql.SQL("*")]
-        # As text, lest Python's reader of JSON settle what a number is.
-        columns += [sql.SQL("facets::text AS facets")] if "facets" in groups else []
-        columns += [sql.SQL(STATES)] if "states" in groups else []
-        statement = sql.SQL("SELECT {} FROM {}").format(sql.SQL(",").join(columns), sql.Identifier(table.name))
-        for row in cursor.execute(statement):
-            values = {group.name: group_from_sql(group, row) for group in table.groups}
-            key = tuple(b"" if row[c.name] == NIL else from_sql(c, row[c.name]) for c in table.key)
-            facts.say(table, key, **values)
-    return facts
-
-
-def check_constraints(connection: psycopg.Connection) -> None:
-    connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
 
 def judged(raw: bytes) -> Event | None:
     verdict = judge(raw)
     return None if isinstance(verdict, Rejection) else verdict
-
-
-def stored(connection: psycopg.Connection, events: Iterable[Event]) -> Facts:
-    """Fold, write, commit: what a batch does to an empty database."""
-    facts = fold(events)
-    write(connection, facts)
-    connection.commit()
-    return facts
-
-
-def differences(one: Facts, other: Facts) -> list[Any]:
-    """Shorter to read than two whole sets of tables."""
-    found = {(table.name, key): row for table, key, row in one}
-    again = {(table.name, key): row for table, key, row in other}
-    return [(k, found.get(k), again.get(k)) for k in found.keys() | again.keys() if found.get(k) != again.get(k)]
 
 
 # What is written can be read
@@ -304,7 +82,7 @@ def test_the_facts_of_real_producers_come_back_as_they_were(connection: psycopg.
 
     facts = stored(connection, events)
 
-    assert differences(facts, read(connection)) == []
+    assert differences(facts, read_facts(connection)) == []
 
 
 @given(history=HISTORIES)
@@ -313,33 +91,11 @@ def test_the_facts_of_any_history_come_back_as_they_were(connection: psycopg.Con
     facts = fold(map(accepted, history))
 
     with connection.transaction(force_rollback=True):
-        write(connection, facts)
+        apply(connection, facts)
         check_constraints(connection)
 
-        assert differences(facts, read(connection)) == []
-        assert contradictions(connection) == {
-            (key.hex(), said.kind, said.at, said.sentence)
-            for (key,), row in facts.rows(f.JOB_RUNS).items()
-            for said in run_view(row).contradictions
-        }
-        assert moments(connection) == {
-            key.hex(): (view.started_at, view.ended_at, view.state)
-            for (key,), row in facts.rows(f.JOB_RUNS).items()
-            for view in [run_view(row)]
-        }
-
-
-def contradictions(connection: psycopg.Connection) -> set[tuple[Any, ...]]:
-    cursor = connection.cursor(binary=True)
-    rows = cursor.execute("SELECT job_run_id, kind, at, sentence FROM run_contradictions").fetchall()
-    assert len(rows) == len(set(rows))
-    return {(run.hex, *said) for run, *said in rows}
-
-
-def moments(connection: psycopg.Connection) -> dict[str, tuple[Any, ...]]:
-    cursor = connection.cursor(binary=True)
-    rows = cursor.execute("SELECT id, started_at, ended_at, current_state FROM job_runs").fetchall()
-    return {run.hex: tuple(said) for run, *said in rows}
+        assert differences(facts, read_facts(connection)) == []
+        check_what_is_derived(connection, facts)
 
 
 def test_names_of_thousands_of_characters_fit(connection: psycopg.Connection) -> None:
@@ -373,7 +129,7 @@ def test_names_of_thousands_of_characters_fit(connection: psycopg.Connection) ->
     facts = stored(connection, events)
 
     assert all(facts.rows(table) for table in f.TABLES)
-    assert differences(facts, read(connection)) == []
+    assert differences(facts, read_facts(connection)) == []
 
 
 def test_what_postgresql_cannot_hold_never_gets_there(connection: psycopg.Connection) -> None:
@@ -391,8 +147,8 @@ def test_what_postgresql_cannot_hold_never_gets_there(connection: psycopg.Connec
             continue
         facts = fold([verdict])
         with connection.transaction(force_rollback=True):
-            write(connection, facts)
-            assert differences(facts, read(connection)) == []
+            apply(connection, facts)
+            assert differences(facts, read_facts(connection)) == []
 
 
 def test_a_facet_as_deep_as_the_judge_allows_fits(connection: psycopg.Connection) -> None:
@@ -404,7 +160,7 @@ def test_a_facet_as_deep_as_the_judge_allows_fits(connection: psycopg.Connection
             break
         accepted_depths.append(depth)
         with connection.transaction(force_rollback=True):
-            write(connection, fold([verdict]))
+            apply(connection, fold([verdict]))
     assert accepted_depths
 
 
@@ -422,7 +178,7 @@ def test_every_time_that_an_event_can_have_fits_to_the_microsecond(connection: p
     event = run_json("FAIL", outputs=[dataset("orders")], run_facets={"nominalTime": facet(nominalStartTime=time)})
     facts = stored(connection, [accepted(event | {"eventTime": time})])
 
-    assert differences(facts, read(connection)) == []
+    assert differences(facts, read_facts(connection)) == []
 
 
 def test_numbers_keep_their_value(connection: psycopg.Connection) -> None:
@@ -526,7 +282,7 @@ def test_order_keys_compare_as_the_rulebook_compares(
 def test_an_edge_needs_its_run_and_its_dataset_when_the_transaction_ends(connection: psycopg.Connection) -> None:
     facts = fold([run_event(outputs=[dataset("orders")])])
     for table in ("job_runs", "datasets"):
-        write(connection, facts)
+        apply(connection, facts)
         connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
         with pytest.raises(ForeignKeyViolation, match="lineage_edges"):
             connection.commit()
@@ -617,8 +373,7 @@ def test_the_same_file_makes_the_tables_in_another_schema_which_then_takes_the_f
     connection.execute("CREATE SCHEMA facts_next")
     connection.execute("SET LOCAL search_path = facts_next")
     connection.execute(MIGRATION)
-    facts = stored(connection, [run_event("COMPLETE", outputs=[dataset("orders")]), run_event("FAIL", 1)])
-    assert facts
+    stored(connection, [run_event("COMPLETE", outputs=[dataset("orders")]), run_event("FAIL", 1)], "facts_next")
     connection.execute("ALTER SCHEMA facts RENAME TO facts_old")
     connection.execute("ALTER SCHEMA facts_next RENAME TO facts")
     connection.execute("DROP SCHEMA facts_old CASCADE")

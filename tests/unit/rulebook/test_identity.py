@@ -6,7 +6,7 @@ import pytest
 from correlator.rulebook import identity
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Event, Rejection
-from tests.unit.rulebook.histories import PRODUCER, RUN, dataset_event, facet, job_event, run_event, run_json
+from tests.unit.rulebook.histories import PRODUCER, RUN, dataset, dataset_event, facet, job_event, run_event, run_json
 
 
 def of(text: str) -> Event:
@@ -71,6 +71,20 @@ def test_white_space_and_the_order_of_keys_are_no_content() -> None:
     backwards = json.dumps(dict(reversed(event.items())), indent=3)
 
     assert identity.content_digest(of(backwards)) == identity.content_digest(run_event("START", 0))
+
+
+def test_a_duplicate_is_known_by_its_identity_however_it_is_written() -> None:
+    event = run_json("RUNNING", 0, inputs=[dataset("orders", facets={"my_facet": facet(a=1, b=[{"c": 2, "d": 3}])})])
+    again = json.loads(json.dumps(event))
+    again["inputs"][0]["facets"]["my_facet"] = dict(reversed(again["inputs"][0]["facets"]["my_facet"].items()))
+    again["inputs"][0]["facets"]["my_facet"]["b"] = [{"d": 3, "c": 2}]
+    other = json.loads(json.dumps(event))
+    other["inputs"][0]["facets"]["my_facet"]["b"] = [{"c": 2, "d": 4}]
+    first, second, third = (identity.event_identity(of(json.dumps(said))) for said in (event, again, other))
+
+    assert first == second
+    assert first != third
+    assert len(first) == 16
 
 
 def test_unknown_properties_are_content() -> None:

@@ -1,10 +1,23 @@
-"""Layer 1 within the limits of the server: the same for every door, and for events that are driven in again."""
+"""Layer 1 within limits of size and depth: the same judge for every door, and for what is driven in again."""
+
+from typing import Protocol
 
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Event, Rejection
-from correlator.rulebook.policy import CORRELATOR, Policy
+from correlator.rulebook.nesting import is_nested_deeper_than
+from correlator.rulebook.policy import CORRELATOR, Formats, Policy
 from correlator.rulebook.problems import ROOT, Problem
-from correlator.server.nesting import is_nested_deeper_than
+
+
+class Limits(Protocol):
+    """As settings have them."""
+
+    @property
+    def formats(self) -> Formats: ...
+    @property
+    def max_event_bytes(self) -> int: ...
+    @property
+    def max_nesting(self) -> int: ...
 
 
 class Judge:
@@ -14,6 +27,12 @@ class Judge:
         self.policy = policy
         self._max_event_bytes = max_event_bytes
         self._max_nesting = max_nesting
+
+    @classmethod
+    def within(cls, limits: Limits) -> "Judge":
+        return cls(
+            Policy(formats=limits.formats), max_event_bytes=limits.max_event_bytes, max_nesting=limits.max_nesting
+        )
 
     def __call__(self, raw: bytes) -> Event | Rejection:
         if len(raw) > self._max_event_bytes:

@@ -1,0 +1,1 @@
+"""PySpark: events become facts."""

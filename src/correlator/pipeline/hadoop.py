@@ -1,0 +1,13 @@
+"""Files on any path that Hadoop knows, from Python."""
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def delete(spark: SparkSession, path: str) -> None:
+    """A file, or a directory with all that is in it, if it is there."""
+    # PySpark has no other way to Hadoop's file systems.
+    jvm: Any = spark._jvm  # noqa: SLF001
+    where = jvm.org.apache.hadoop.fs.Path(path)
+    where.getFileSystem(spark._jsc.hadoopConfiguration()).delete(where, True)  # noqa: SLF001

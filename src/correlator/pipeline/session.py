@@ -1,0 +1,44 @@
+"""The Spark session, with what Correlator needs to be set and nothing else."""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+_SETTINGS: Final = {
+    # Over TCP a bulk job now and then waits for ever for its Python worker; over the socket none did.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # An event may have 32 MB: batches are bounded by their bytes, not by the number of rows alone.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    # The plan of a batch is made by us, and Spark need not look for a better one.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.stopTimeout": "30000",
+    "spark.sql.streaming.numRecentProgressUpdates": "10",
+}
+
+
+def spark_session(
+    master: str | None = None, *, name: str = "correlator", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session, or the one that `spark-submit` has prepared. What is set there or given here goes before ours."""
+    # What it has to say of its own work is for its own makers; failures reach us as exceptions.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # Executors on this machine must run the interpreter that has Correlator installed.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
+    java = f"-Dlog4j2.configurationFile={files('correlator.pipeline') / 'log4j2.properties'}"
+    for key, value in {**_SETTINGS, "spark.driver.extraJavaOptions": java, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,0 +1,259 @@
+"""From arrivals to folded facts: the stages of a batch, each a `DataFrame` made of another.
+
+What travels between them are parcels. The first map judges, counts, finds equal events and folds, one Arrow batch at a
+time; what it says of one entity is one parcel. The shuffle brings the parcels of an entity together, and the second map
+folds them again and copies them into staging. A small batch is one task: both maps in one, without a shuffle.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from enum import IntEnum
+from hashlib import sha256
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import psycopg
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from correlator.pipeline.arrivals import FOLDED
+from correlator.pipeline.connections import connection_to
+from correlator.pipeline.sources import Judge
+from correlator.pipeline.tally import Tally
+from correlator.rulebook.bundles import bundles, merge_bundles
+from correlator.rulebook.events import Event, Rejection
+from correlator.rulebook.fold import fold_batch
+from correlator.rulebook.identity import event_identity
+from correlator.store.rejects import Reject
+from correlator.store.staging import Attempt, FactRow, stage, stage_rejects
+
+_ID_BYTES: Final = 16
+_PARCEL_ROWS: Final = 4_096
+_PARCEL_BYTES: Final = 8 * 2**20
+"""No Arrow batch of parcels is larger, but for a single parcel that is."""
+
+
+class Kind(IntEnum):
+    BUNDLE = 0
+    """All that was said of one entity."""
+    SEEN = 1
+    """Identities of events."""
+    REJECT = 2
+    TALLY = 3
+
+
+class Parcel(NamedTuple):
+    kind: Kind
+    key: bytes
+    """What is to meet has the same key."""
+    payload: bytes
+
+
+PARCELS: Final = "kind TINYINT, key BINARY, payload BINARY"
+_ARROW: Final = pa.schema([("kind", pa.int8()), ("key", pa.binary()), ("payload", pa.binary())])
+_TALLIES: Final = pa.schema([("tally", pa.binary())])
+
+Batches = Iterator[pa.RecordBatch]
+Map = Callable[[Batches], Batches]
+
+
+class Staging(NamedTuple):
+    """Where a task copies its rows to."""
+
+    url: str
+    source: str
+    attempt: Attempt = Attempt("", 0)
+
+
+def judged_and_folded(arrivals: DataFrame, judge: Judge) -> DataFrame:
+    """Parcels of what has arrived, folded as far as one Arrow batch goes."""
+
+    def first(batches: Batches) -> Batches:
+        return _batches(_fold_arrivals(batches, judge))
+
+    return arrivals.select(*FOLDED).mapInArrow(first, PARCELS)
+
+
+def brought_together(parcels: DataFrame, partitions: int) -> DataFrame:
+    """The shuffle: parcels of one entity side by side. Spark sorts on disk what has no room in memory."""
+    return parcels.repartition(partitions, "key").sortWithinPartitions("key")
+
+
+def folded_again(parcels: DataFrame) -> DataFrame:
+    """Each entity's bundle once. The parcels are sorted."""
+
+    def second(batches: Batches) -> Batches:
+        return _batches(_folded(_neighbours(_parcels(batches))))
+
+    return parcels.mapInArrow(second, PARCELS)
+
+
+def staged(parcels: DataFrame, staging: Staging) -> DataFrame:
+    """Fact rows and rejected events copied into staging; what comes out are tallies. The parcels are sorted."""
+
+    def second(batches: Batches) -> Batches:
+        yield _told(_stage(_neighbours(_parcels(batches)), staging))
+
+    return parcels.mapInArrow(second, "tally BINARY")
+
+
+def staged_by_one_task(arrivals: DataFrame, judge: Judge, staging: Staging) -> DataFrame:
+    """The whole way of a small batch, in one task and one Python process."""
+
+    def whole(batches: Batches) -> Batches:
+        yield _told(_stage(_gathered(_fold_arrivals(batches, judge)), staging))
+
+    return arrivals.coalesce(1).select(*FOLDED).mapInArrow(whole, "tally BINARY")
+
+
+# The first map
+
+
+def _fold_arrivals(batches: Iterable[pa.RecordBatch], judge: Judge) -> Iterator[Parcel]:
+    tally = Tally()
+    for batch in batches:
+        tally.look(batch)
+        events: dict[bytes, Event] = {}
+        raws = batch.column("raw").to_pylist()
+        for number, raw in enumerate(raws):
+            verdict = judge(raw or b"")
+            if isinstance(verdict, Rejection):
+                tally.rejected += 1
+                yield _rejected(verdict, batch, number)
+                continue
+            identity = event_identity(verdict)
+            if identity in events:
+                tally.duplicates += 1
+            else:
+                events[identity] = verdict
+        yield from _seen(events)
+        for key, bundle in bundles(fold_batch(list(events.values()))):
+            yield Parcel(Kind.BUNDLE, key, bundle)
+    yield Parcel(Kind.TALLY, b"", tally.encode())
+
+
+def _seen(identities: Iterable[bytes]) -> Iterator[Parcel]:
+    """Identities by their first byte, so that equal ones meet in one task."""
+    buckets: defaultdict[int, list[bytes]] = defaultdict(list)
+    for identity in identities:
+        buckets[identity[0]].append(identity)
+    for bucket, found in buckets.items():
+        yield Parcel(Kind.SEEN, bytes([bucket]), b"".join(found))
+
+
+def _rejected(rejection: Rejection, batch: pa.RecordBatch, number: int) -> Parcel:
+    """A rejected event with the id of its arrival. Lines of a file have no position: there, equal bytes are one."""
+    origin, position = batch.column("origin")[number].as_py(), batch.column("position")[number].as_py()
+    arrival = sha256(f"{origin}\0{position}\0".encode() + rejection.raw).digest()[:_ID_BYTES]
+    reject = Reject(
+        raw=rejection.raw, layer=1, problems=rejection.errors, kind=rejection.kind, producer=rejection.producer
+    )
+    return Parcel(Kind.REJECT, arrival, _encode_reject(reject))
+
+
+# The second map: what meets under one key
+
+Meeting = list[Parcel]
+
+
+def _neighbours(parcels: Iterable[Parcel]) -> Iterator[Meeting]:
+    """Of sorted parcels: no more is held than one key has."""
+    return (list(meeting) for _, meeting in groupby(parcels, itemgetter(1)))
+
+
+def _gathered(parcels: Iterable[Parcel]) -> Iterator[Meeting]:
+    """Of the parcels of a small batch, which memory has room for."""
+    by_key: dict[bytes, Meeting] = {}
+    for parcel in parcels:
+        by_key.setdefault(parcel.key, []).append(parcel)
+    return iter(by_key.values())
+
+
+def _stage(meetings: Iterable[Meeting], staging: Staging) -> Tally:
+    tally = Tally()
+    with ExitStack() as stack:
+        connection = stack.enter_context(connection_to(staging.url))
+        beside: psycopg.Connection | None = None
+
+        def rows() -> Iterator[FactRow]:
+            nonlocal beside
+            for meeting in meetings:
+                kind = meeting[0].kind
+                if kind == Kind.BUNDLE:
+                    yield from merge_bundles([parcel.payload for parcel in meeting])
+                elif kind == Kind.REJECT:
+                    # While one connection copies facts, another has to take this; hardly a batch needs it.
+                    beside = beside or stack.enter_context(connection_to(staging.url))
+                    rejects = [(parcel.key, _decode_reject(parcel.payload)) for parcel in meeting[:1]]
+                    stage_rejects(beside, staging.attempt, staging.source, rejects)
+                else:
+                    _count(meeting, tally)
+
+        stage(connection, staging.attempt, rows())
+    return tally
+
+
+def _folded(meetings: Iterable[Meeting]) -> Iterator[Parcel]:
+    tally = Tally()
+    for meeting in meetings:
+        if meeting[0].kind == Kind.REJECT or (meeting[0].kind == Kind.BUNDLE and len(meeting) == 1):
+            yield meeting[0]
+        elif meeting[0].kind == Kind.BUNDLE:
+            facts = merge_bundles([parcel.payload for parcel in meeting])
+            yield from (Parcel(Kind.BUNDLE, key, payload) for key, payload in bundles(facts))
+        else:
+            _count(meeting, tally)
+    yield Parcel(Kind.TALLY, b"", tally.encode())
+
+
+def _count(meeting: Meeting, tally: Tally) -> None:
+    seen = [parcel.payload for parcel in meeting if parcel.kind == Kind.SEEN]
+    tally.duplicates += _repeated(seen)
+    for parcel in meeting:
+        if parcel.kind == Kind.TALLY:
+            tally.add(Tally.decoded(parcel.payload))
+
+
+def _repeated(seen: Iterable[bytes]) -> int:
+    """How many identities are there more than once, each time but the first."""
+    identities = [found[start : start + _ID_BYTES] for found in seen for start in range(0, len(found), _ID_BYTES)]
+    return len(identities) - len(set(identities))
+
+
+# Parcels in Arrow
+
+
+def _parcels(batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
+    for batch in batches:
+        kinds, keys, payloads = (batch.column(name).to_pylist() for name in ("kind", "key", "payload"))
+        yield from map(Parcel, kinds, keys, payloads)
+
+
+def _batches(parcels: Iterable[Parcel]) -> Batches:
+    held: list[Parcel] = []
+    size = 0
+    for parcel in parcels:
+        held.append(parcel)
+        size += len(parcel.payload)
+        if size >= _PARCEL_BYTES or len(held) >= _PARCEL_ROWS:
+            yield _batch(held)
+            held, size = [], 0
+    if held:
+        yield _batch(held)
+
+
+def _batch(parcels: list[Parcel]) -> pa.RecordBatch:
+    kinds, keys, payloads = zip(*parcels, strict=True)
+    arrays = [pa.array(kinds, pa.int8()), pa.array(keys, pa.binary()), pa.array(payloads, pa.binary())]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def _told(tally: Tally) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([tally.encode()], pa.binary())], schema=_TALLIES)
+
+
+_encode_reject: Final[Callable[[Reject], bytes]] = msgspec.msgpack.Encoder().encode
+_decode_reject: Final[Callable[[Any], Reject]] = msgspec.msgpack.Decoder(Reject).decode

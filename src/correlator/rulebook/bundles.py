@@ -1,0 +1,114 @@
+"""Facts on their way: all that is said of one entity, in one parcel.
+
+The pipeline folds a batch, sends one bundle for each entity through the shuffle, and merges the bundles that meet. An
+entity is a run, a job, a dataset or the body of a facet. What is said of a run's use of things, and the history that
+its events add to the facets of its job and datasets, travels with the run, which few batches share: the bundle of a job
+or dataset that everybody uses stays small, however many runs there are.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from operator import itemgetter, or_
+from typing import Any, Final, TypedDict
+
+import msgspec
+
+from correlator.rulebook import facts as f
+from correlator.rulebook.facts import Column, ColumnType, Facts, Group, Key, Row, Shape, Table
+
+EntityKey = bytes
+"""17 bytes: one letter for the kind, and the id."""
+
+_OF_KIND: Final = {"job": b"j", "dataset": b"d"}
+
+_ENTITIES: Final[dict[str, Callable[[Key], EntityKey]]] = {
+    f.JOBS.name: lambda key: b"j" + key[0],
+    f.JOB_RUNS.name: lambda key: b"r" + key[0],
+    f.DATASETS.name: lambda key: b"d" + key[0],
+    f.LINEAGE_EDGES.name: lambda key: b"r" + key[0],
+    f.COLUMN_EDGES.name: lambda key: b"r" + key[0],
+    f.RUNNING_WRITES.name: lambda key: b"r" + key[0],
+    f.DECLARATIONS.name: lambda key: _OF_KIND[key[0]] + key[1],
+    f.FACET_HISTORY.name: lambda key: b"r" + key[4] if key[4] else _OF_KIND[key[0]] + key[1],
+    f.FACET_BODIES.name: lambda key: b"f" + key[0],
+    f.TEST_RESULTS.name: lambda key: b"r" + key[1],
+}
+"""Whose bundle a row of each table belongs to."""
+
+_TYPES: Final[dict[ColumnType, Any]] = {
+    "id": bytes,
+    "digest": bytes,
+    "text": str,
+    "instant": int,
+    "integer": int,
+    "boolean": bool,
+    "json": str,
+}
+
+
+def bundles(facts: Facts) -> Iterator[tuple[EntityKey, bytes]]:
+    """Each entity once. Equal facts give equal bytes, in whatever order they were folded."""
+    parts: dict[EntityKey, list[Any]] = {}
+    for table in f.TABLES:
+        entity_of, part_of = _ENTITIES[table.name], _PARTS[table.name]
+        for item in facts.rows(table).items():
+            entity = entity_of(item[0])
+            said = parts.get(entity)
+            if said is None:
+                parts[entity] = [part_of([item])]
+            elif type(said[-1]) is part_of:
+                said[-1].rows.append(item)
+            else:
+                said.append(part_of([item]))
+    for entity, said in parts.items():
+        for part in said:
+            if len(part.rows) > 1:
+                part.rows.sort(key=_key)
+        yield entity, _encode(said)
+
+
+def unbundle(payload: bytes) -> Iterator[tuple[Table, Key, Row]]:
+    for part in _decode(payload):
+        table = _TABLES[type(part)]
+        for key, row in part.rows:
+            yield table, key, row
+
+
+def merge_bundles(payloads: Iterable[bytes]) -> Facts:
+    """The facts of bundles of one entity or of many, folded together."""
+    facts = Facts()
+    for payload in payloads:
+        for part in _decode(payload):
+            facts.add(_TABLES[type(part)], part.rows)
+    return facts
+
+
+def _part(number: int, table: Table) -> Any:
+    """Rows of one table, typed as the table declares, so that they come out as they went in."""
+    row = TypedDict(f"{table.name}_row", {group.name: _type_of(group) for group in table.groups}, total=False)  # type: ignore[misc]
+    rows: Any = list[tuple[_tuple_of(table.key), row]]  # type: ignore[misc]
+    return msgspec.defstruct(table.name, [("rows", rows)], tag=number, array_like=True, gc=False)
+
+
+def _tuple_of(columns: tuple[Column, ...]) -> Any:
+    return tuple[tuple(_TYPES[column.type] | None for column in columns)]  # type: ignore[misc]
+
+
+def _type_of(group: Group) -> Any:
+    one = _tuple_of(group.columns)
+    match group.shape:
+        case Shape.ONE:
+            return one
+        case Shape.SET:
+            return frozenset[one]  # type: ignore[valid-type]
+        case Shape.MAP:
+            return dict[str, one]  # type: ignore[valid-type]
+
+
+_key: Final = itemgetter(0)
+_PARTS: Final = {table.name: _part(number, table) for number, table in enumerate(f.TABLES)}
+_TABLES: Final = {_PARTS[table.name]: table for table in f.TABLES}
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_decode: Final[Callable[[bytes], list[Any]]] = msgspec.msgpack.Decoder(
+    list[reduce(or_, _TABLES)]  # type: ignore[misc]
+).decode

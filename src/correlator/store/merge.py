@@ -1,0 +1,474 @@
+"""From staging into the fact tables: one set-based transaction for each batch, and one at a time.
+
+The rules are those that `rulebook/facts` declares: the SQL is made of its groups. What is in the tables already and
+would not change is not written to, nor locked: a batch that is repeated leaves no trace but in the ledger.
+
+    prepare(connection, source)                when the pipeline starts on a source
+    attempt = begin(connection, source)        for each attempt at a batch
+    stage(connection, attempt, rows)           in each task
+    merge(connection, attempt, batch)          when all tasks are done
+    sweep(connection, attempt)                 when that is committed
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+import psycopg
+
+from correlator.rulebook import facts as f
+from correlator.rulebook.facts import Group, MergeRule, Shape
+from correlator.rulebook.run_cycle import RANKS, TERMINAL
+from correlator.rulebook.runs import ENDS
+from correlator.store import rejects
+from correlator.store.fact_rows import (
+    BY_NAME,
+    COLUMN_MAPPINGS,
+    FACT_TABLES,
+    IMPLIED_RANK,
+    RUN_COLUMN_MAPPINGS,
+    FactTable,
+    GroupColumns,
+    SqlColumn,
+    is_ordered,
+    sql_name,
+)
+from correlator.store.staging import Attempt, staged_rejects, staged_table
+
+# Any number will do that nobody else locks in this database.
+_LOCK: Final = 40_172_831
+
+
+FACTS: Final = "facts"
+"""Who reads the sources for the fact tables; the archive is another."""
+
+
+class Span(msgspec.Struct, frozen=True):
+    """What was read of one origin: a topic's partition, or a file."""
+
+    origin: str
+    events: int
+    first: int | None = None
+    last: int | None = None
+    size: int | None = None
+    modified_at: datetime | None = None
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """What the ledger says of a batch."""
+
+    query_id: str
+    batch_id: int
+    source: str
+    read: int
+    applied: int
+    duplicates: int = 0
+    rejected: int = 0
+    first_position: int | None = None
+    last_position: int | None = None
+    """Of the event log."""
+    spans: tuple[Span, ...] = ()
+    """Where the source has no positions of the log."""
+    reader: str | None = None
+    """Who reads the log, and by this batch has read it up to `last_position`."""
+    seconds: float = 0.0
+    """What it took until it could be merged."""
+
+    @property
+    def offsets(self) -> str | None:
+        """The spans as the ledger has them."""
+        return msgspec.json.encode(self.spans).decode() if self.spans else None
+
+
+class StagingLostError(Exception):
+    """What was staged is no longer there, or no longer what is to be merged. The batch has to be staged again."""
+
+
+def merge(connection: psycopg.Connection[Any], attempt: Attempt, batch: Batch | None, schema: str = "facts") -> None:
+    """Merge what was staged, and enter the batch into the ledger, if it is to be there: all of it or nothing."""
+    with connection.transaction():
+        lock_merges(connection, schema)
+        if connection.execute(_IS_CURRENT, msgspec.structs.asdict(attempt), prepare=True).rowcount == 0:
+            which = "A batch" if batch is None else f"Batch {batch.batch_id} of {batch.source}"
+            raise StagingLostError(
+                f"{which} was not merged: what was staged for it is gone, because the database was restarted, or "
+                "because another process has begun with the same source. Nothing was changed; the batch has to be "
+                "tried again."
+            )
+        # All at once: over a network every question and answer would cost more than a small batch's work.
+        with connection.pipeline():
+            connection.execute(_SETTINGS, prepare=True)
+            for statement in _statements(attempt.slot, schema):
+                connection.execute(statement, [attempt.number], prepare=True)
+            if batch is not None:
+                _enter(connection, attempt, batch)
+
+
+def _enter(connection: psycopg.Connection[Any], attempt: Attempt, batch: Batch) -> None:
+    """Into the ledger, with all that goes with it."""
+    connection.execute(_LEDGER, {**msgspec.structs.asdict(batch), "offsets": batch.offsets}, prepare=True)
+    if batch.rejected:
+        connection.execute(_keep_rejects(attempt.slot).encode(), [attempt.number])
+    if batch.reader is not None and batch.last_position is not None:
+        advance_in_log(connection, batch.reader, batch.last_position)
+    if batch.spans:
+        advance(connection, batch.source, FACTS, batch.spans)
+
+
+def advance_in_log(connection: psycopg.Connection[Any], reader: str, position: int) -> None:
+    """Write down how far a reader has read the log, within the caller's transaction."""
+    connection.execute(_READER, [reader, position], prepare=True)
+
+
+def advance(connection: psycopg.Connection[Any], source: str, reader: str, spans: Sequence[Span]) -> None:
+    """Write down how far a reader has read, within the caller's transaction."""
+    columns = [[getattr(span, name) for span in spans] for name in ("origin", "last", "size", "modified_at", "events")]
+    connection.execute(_ADVANCE, [source, reader, *columns])
+
+
+def lock_merges(connection: psycopg.Connection[Any], schema: str = "facts") -> None:
+    """Let no one else merge into a schema until this transaction ends."""
+    connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [_LOCK, schema], prepare=True)
+
+
+_IS_CURRENT: Final = "SELECT FROM staging.attempts WHERE slot = %(slot)s AND number = %(number)s"
+
+# Every row is looked up by its key, however large its table is: what a batch costs depends on the batch alone. Without
+# this, a plan that was made while a table was small would go on reading all of it. The memory is for sorting.
+_SETTINGS: Final = """
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+       set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),
+       set_config('work_mem', '64MB', true)
+"""
+
+# A batch that is repeated takes the place of itself, in the totals too.
+_LEDGER: Final = """
+WITH before AS (
+    SELECT source, read, applied, duplicates, rejected FROM kept.pipeline_batches
+    WHERE query_id = %(query_id)s AND batch_id = %(batch_id)s
+), entered AS (
+    INSERT INTO kept.pipeline_batches AS known (
+        query_id, batch_id, source, read, applied, duplicates, rejected,
+        first_position, last_position, offsets, seconds, committed_at
+    )
+    VALUES (
+        %(query_id)s, %(batch_id)s, %(source)s, %(read)s, %(applied)s, %(duplicates)s, %(rejected)s,
+        %(first_position)s, %(last_position)s, %(offsets)s::jsonb,
+        %(seconds)s + extract(epoch FROM clock_timestamp() - now()), now()
+    )
+    ON CONFLICT (query_id, batch_id) DO UPDATE SET
+        source = excluded.source, read = excluded.read, applied = excluded.applied, duplicates = excluded.duplicates,
+        rejected = excluded.rejected, first_position = excluded.first_position, last_position = excluded.last_position,
+        offsets = excluded.offsets, seconds = excluded.seconds, committed_at = excluded.committed_at
+    RETURNING *
+)
+INSERT INTO kept.pipeline_totals AS total (
+    source, batches, read, applied, duplicates, rejected, seconds, committed_at
+)
+SELECT entered.source, CASE WHEN before.source IS NULL THEN 1 ELSE 0 END,
+       entered.read - coalesce(before.read, 0), entered.applied - coalesce(before.applied, 0),
+       entered.duplicates - coalesce(before.duplicates, 0), entered.rejected - coalesce(before.rejected, 0),
+       entered.seconds, entered.committed_at
+FROM entered LEFT JOIN before ON true
+ON CONFLICT (source) DO UPDATE SET
+    batches = total.batches + excluded.batches,
+    read = total.read + excluded.read,
+    applied = total.applied + excluded.applied,
+    duplicates = total.duplicates + excluded.duplicates,
+    rejected = total.rejected + excluded.rejected,
+    seconds = excluded.seconds,
+    committed_at = excluded.committed_at
+"""
+
+# A file is what it was when it was last read; the partition of a topic goes on.
+_ADVANCE: Final = """
+INSERT INTO kept.source_origins AS known (source, reader, origin, position, size, modified_at, events)
+SELECT %s, %s, said.origin, said.position, said.size, said.modified_at, said.events
+FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::timestamptz[], %s::bigint[])
+     AS said (origin, position, size, modified_at, events)
+ORDER BY said.origin
+ON CONFLICT (source, reader, origin) DO UPDATE SET
+    position = greatest(known.position, excluded.position), size = excluded.size,
+    modified_at = excluded.modified_at, events = excluded.events
+"""
+
+# A batch that is repeated, and one that another checkpoint begins further back, has been read before.
+_READER: Final = """
+INSERT INTO kept.log_readers AS known (reader, position) VALUES (%s, %s)
+ON CONFLICT (reader) DO UPDATE SET position = excluded.position, read_at = now()
+WHERE known.position < excluded.position
+"""
+
+
+def _keep_rejects(slot: str) -> str:
+    """A rejected event that a repeated batch brings again is there already."""
+    columns = ", ".join(rejects.COLUMNS)
+    return f"""
+        WITH added AS (
+            INSERT INTO kept.rejected_events (arrival, {columns})
+            SELECT DISTINCT ON (arrival) arrival, {columns}
+            FROM {staged_rejects(slot)} WHERE attempt = %s::bigint ORDER BY arrival
+            ON CONFLICT (arrival) WHERE arrival IS NOT NULL DO NOTHING
+            RETURNING kept_bytes
+        )
+        UPDATE kept.reject_totals AS kept SET events = kept.events + new.events, bytes = kept.bytes + new.bytes
+        FROM (SELECT count(*) AS events, coalesce(sum(kept_bytes), 0) AS bytes FROM added) AS new
+        WHERE new.events > 0
+    """  # noqa: S608
+
+
+@lru_cache(maxsize=64)
+def _statements(slot: str, schema: str) -> tuple[bytes, ...]:
+    """The whole merge, each statement with the number of the attempt for its only parameter."""
+    made = [_restate_runs(slot, schema)]
+    made += [_merge(slot, schema, table) for table in FACT_TABLES]
+    made += [_merge(slot, schema, COLUMN_MAPPINGS), _merge_mappings_of_runs(slot, schema)]
+    return tuple(statement.encode() for statement in made)
+
+
+def _said(slot: str, table: FactTable) -> str:
+    """What was staged, each key once, in the order of the primary key: neighbours are written together."""
+    key = ", ".join(table.sorted_by)
+    return (
+        f"SELECT DISTINCT ON ({key}) {', '.join(_names(table.columns))} "  # noqa: S608  (names of our own)
+        f"FROM {staged_table(slot, table)} WHERE attempt = %s::bigint ORDER BY {key}"
+    )
+
+
+def _merge(slot: str, schema: str, table: FactTable) -> str:
+    """One index probe for each row that was staged; what is new is inserted, what differs updated."""
+    rules = [_rule(group) for group in table.groups]
+    sets = {name: value for rule in rules for name, value in rule.sets.items()}
+    inserted = {name: f"said.{name}" for name in _names(table.columns)}
+    for name, derive in _DERIVED.get(table.name, {}).items():
+        inserted[name] = derive("said", inserted)
+        sets[name] = derive("standing", sets)
+    on = " AND ".join(f"standing.{name} = said.{name}" for name in table.sorted_by)
+    differs = " OR ".join(rule.differs for rule in rules if rule.sets)
+    update = f"WHEN MATCHED AND ({differs}) THEN UPDATE SET {_assignments(sets)} " if differs else ""
+    return f"""
+        MERGE INTO {schema}.{table.name} AS standing
+        USING ({_said(slot, table)}) AS said ON {on}
+        {update}
+        WHEN NOT MATCHED THEN INSERT ({", ".join(inserted)}) VALUES ({", ".join(inserted.values())})
+    """  # noqa: S608
+
+
+def _assignments(sets: dict[str, str]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in sets.items())
+
+
+class _Rule(msgspec.Struct, frozen=True):
+    """A group's rule in SQL, between the row that is `standing` and what is `said`."""
+
+    differs: str
+    """Whether what is said changes what stands."""
+    sets: dict[str, str]
+    """What stands afterwards, by column."""
+
+
+def _rule(columns: GroupColumns) -> _Rule:
+    match columns.group:
+        case Group(shape=Shape.MAP):
+            return _map_rule()
+        case Group(shape=Shape.SET, keep=keep):
+            return _history_rule(keep)
+        case Group(rule=MergeRule.ABSENT):
+            # Two that have the same key are the same.
+            return _Rule("false", {})
+        case group:
+            return _one_rule(group, columns)
+
+
+def _one_rule(group: Group, columns: GroupColumns) -> _Rule:
+    first = columns.names[0]
+    if columns.columns[0].type == "boolean":
+        return _Rule(f"said.{first} AND NOT standing.{first}", {first: f"standing.{first} OR said.{first}"})
+    sign, choose = (">", "greatest") if group.rule is MergeRule.GREATEST else ("<", "least")
+    said, standing = _deciding(columns, "said"), _deciding(columns, "standing")
+    differs = f"(standing.{first} IS NULL AND said.{first} IS NOT NULL OR ({said}) {sign} ({standing}))"
+    if len(columns.columns) == 1:
+        return _Rule(differs, {first: f"{choose}(standing.{first}, said.{first})"})
+    return _Rule(
+        differs, {name: f"CASE WHEN {differs} THEN said.{name} ELSE standing.{name} END" for name in columns.names}
+    )
+
+
+def _deciding(columns: GroupColumns, row: str) -> str:
+    """What is compared, in order."""
+    group = columns.group
+    compared = []
+    declared = group.columns[: group.decided_by]
+    if is_ordered(group):
+        compared.append(f"{row}.{columns.names[0]}")
+        declared = declared[3:]
+    for column in declared:
+        if column.name == IMPLIED_RANK:
+            compared.append(_rank_of(f"{row}.open_state"))
+        elif column.type == "id":
+            # An id that is not there is less than any.
+            compared.append(f"coalesce({row}.{sql_name(column)}, '{_NIL}')")
+        else:
+            compared.append(f"{row}.{sql_name(column)}")
+    return ", ".join(compared)
+
+
+_NIL: Final = "00000000-0000-0000-0000-000000000000"
+
+
+def _rank_of(state: str) -> str:
+    ranks = " ".join(f"WHEN '{name}' THEN {rank}" for name, rank in RANKS.items() if name is not None)
+    return f"CASE {state} {ranks} END"
+
+
+def _map_rule() -> _Rule:
+    """Facet by facet the greater order key; in hex they compare as their bytes do. What was deleted stays deleted."""
+    orders = """
+        FROM jsonb_each_text(said.facet_orders) AS one (name, at)
+        CROSS JOIN LATERAL (SELECT (standing.facet_orders ->> one.name) COLLATE "C" AS at) AS before
+    """
+    # One pass over what is said, whatever it changes; a facet that is gone has an order and no body.
+    changed = f"""(
+        SELECT
+            CASE WHEN newer > 0 THEN (standing.facets - gone) || (said.facets - late) ELSE standing.facets END,
+            CASE WHEN newer > 0 THEN standing.facet_orders || (said.facet_orders - late) ELSE standing.facet_orders END
+        FROM (
+            SELECT
+                count(*) FILTER (WHERE before.at IS NULL OR before.at < one.at) AS newer,
+                coalesce(array_agg(one.name) FILTER (WHERE before.at >= one.at), '{{}}') AS late,
+                coalesce(
+                    array_agg(one.name) FILTER (WHERE before.at < one.at AND NOT said.facets ? one.name), '{{}}'
+                ) AS gone
+            {orders}
+        ) AS compared
+    )"""  # noqa: S608
+    differs = f"""
+        said.facet_orders <> standing.facet_orders
+        AND EXISTS (SELECT {orders} WHERE before.at IS NULL OR before.at < one.at)
+    """
+    return _Rule(differs, {"(facets, facet_orders)": changed})
+
+
+def _history_rule(keep: int | None) -> _Rule:
+    """The union of both, in order, each once; of a long one the beginning and the end."""
+    within = "true" if keep is None else f"number <= {keep} OR number > total - {keep}"
+    has_room = (
+        "true" if keep is None else f"jsonb_array_length(standing.state_history || said.state_history) <= {2 * keep}"
+    )
+    union = f"""(
+        SELECT jsonb_agg(one ORDER BY number)
+        FROM (
+            SELECT one, count(*) OVER () AS total, row_number() OVER (
+                ORDER BY (one ->> 'event_time')::timestamptz, {_rank_of("one ->> 'state'")}, one ->> 'state' COLLATE "C"
+            ) AS number
+            FROM (
+                SELECT DISTINCT one
+                FROM jsonb_array_elements(standing.state_history || said.state_history) AS one
+            ) AS of_both
+        ) AS numbered
+        WHERE {within}
+    )"""  # noqa: S608
+    known = "standing.state_history @> said.state_history"
+    # Nearly always what is said comes after all that stands.
+    follows = """
+        (standing.state_history -> -1 ->> 'event_time')::timestamptz
+        < (said.state_history -> 0 ->> 'event_time')::timestamptz
+    """
+    return _Rule(
+        f"NOT {known} AND ({has_room} OR standing.state_history <> {union})",
+        {
+            "state_history": f"""
+            CASE
+                WHEN {known} THEN standing.state_history
+                WHEN {follows} AND {has_room} THEN standing.state_history || said.state_history
+                ELSE {union}
+            END"""
+        },
+    )
+
+
+# What is worked out of the facts and stored beside them
+
+
+def _state(_: str, values: dict[str, str]) -> str:
+    """A run's state: its first end, else its last sign of life."""
+    moments = {state: values[f"{group}_at"] for group, state in ENDS}
+    ends = " ".join(f"WHEN {moment} THEN '{state}'" for state, moment in moments.items())
+    return f"CASE least({', '.join(moments.values())}) {ends} ELSE coalesce({values['open_state']}, 'OTHER') END"
+
+
+def _schema(row: str, _: dict[str, str]) -> str:
+    """The schema facet, copied only when it changes."""
+    if row == "said":
+        return "said.facets -> 'schema'"
+    return (
+        """CASE WHEN (said.facet_orders ->> 'schema') COLLATE "C" > coalesce(standing.facet_orders ->> 'schema', '') """
+        "THEN said.facets -> 'schema' ELSE standing.schema_json END"
+    )
+
+
+_DERIVED: Final[dict[str, dict[str, Callable[[str, dict[str, str]], str]]]] = {
+    "job_runs": {"current_state": _state},
+    "datasets": {"schema_json": _schema},
+}
+
+
+def _restate_runs(slot: str, schema: str) -> str:
+    """Take out the ended runs of which another end turns out to be the first, and put them back with that end.
+
+    No UPDATE may change how a run ended. What else was said of them is merged like everything else, afterwards.
+    """
+    runs = BY_NAME[f.JOB_RUNS.name]
+    moments = {f"{group}_at": f"least(standing.{group}_at, said.{group}_at)" for group, _ in ENDS}
+    changed = moments | {"current_state": _state("", moments | {"open_state": "standing.open_state"})}
+    kept = [name for name in _names(runs.columns) if name not in moments]
+    ended = " OR ".join(f"said.{name} IS NOT NULL" for name in moments)
+    terminal = ", ".join(f"'{state}'" for state in sorted(TERMINAL))
+    return f"""
+        WITH restated AS (
+            SELECT standing.id, {", ".join(f"{value} AS {name}" for name, value in changed.items())}
+            FROM ({_said(slot, runs)}) AS said
+            JOIN {schema}.job_runs AS standing ON standing.id = said.id
+            WHERE ({ended}) AND standing.current_state IN ({terminal})
+              AND standing.current_state <> {changed["current_state"]}
+        ), taken_out AS (
+            DELETE FROM {schema}.job_runs AS run USING restated WHERE run.id = restated.id
+            RETURNING {", ".join(f"run.{name}" for name in kept)}
+        )
+        INSERT INTO {schema}.job_runs ({", ".join(kept)}, {", ".join(changed)})
+        SELECT {", ".join(f"taken_out.{name}" for name in kept)}, {", ".join(f"restated.{name}" for name in changed)}
+        FROM taken_out JOIN restated ON restated.id = taken_out.id
+    """  # noqa: S608
+
+
+def _merge_mappings_of_runs(slot: str, schema: str) -> str:
+    """A run's column edges are a set. A long list may have been staged in several parts."""
+    staged = staged_table(slot, RUN_COLUMN_MAPPINGS)
+    union = """
+        SELECT array_agg(DISTINCT id ORDER BY id)
+        FROM unnest(standing.mapping_ids || said.mapping_ids) AS id
+    """
+    return f"""
+        MERGE INTO {schema}.run_column_mappings AS standing
+        USING (
+            WITH counted AS MATERIALIZED (
+                SELECT job_run_id, mapping_ids, count(*) OVER (PARTITION BY job_run_id) AS parts
+                FROM {staged} WHERE attempt = %s::bigint
+            )
+            SELECT job_run_id, mapping_ids FROM counted WHERE parts = 1
+            UNION ALL
+            SELECT job_run_id, array_agg(DISTINCT id ORDER BY id)
+            FROM counted CROSS JOIN LATERAL unnest(mapping_ids) AS id
+            WHERE parts > 1
+            GROUP BY job_run_id
+        ) AS said
+        ON standing.job_run_id = said.job_run_id
+        WHEN MATCHED AND NOT standing.mapping_ids @> said.mapping_ids THEN UPDATE SET mapping_ids = ({union})
+        WHEN NOT MATCHED THEN INSERT (job_run_id, mapping_ids) VALUES (said.job_run_id, said.mapping_ids)
+    """  # noqa: S608
+
+
+def _names(columns: Iterable[SqlColumn]) -> list[str]:
+    return [column.name for column in columns]

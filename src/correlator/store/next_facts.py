@@ -1,0 +1,80 @@
+"""The fact tables once more, beside those that stand: replay fills them, and they take the others' place at once."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import psycopg
+
+from correlator.store.migrations import known_migrations
+
+NEXT: Final = "facts_next"
+_OLD: Final = "facts_old"
+
+# Keys and indexes that a bulk load does without. Primary keys stay: the merge looks rows up by them.
+_KEYS: Final = """
+SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I', conrelid::regclass, conname),
+       format('ALTER TABLE %%s ADD CONSTRAINT %%I %%s', conrelid::regclass, conname, pg_get_constraintdef(oid))
+FROM pg_constraint WHERE connamespace = %s::regnamespace AND contype = 'f' ORDER BY conrelid, conname
+"""
+_INDEXES: Final = """
+SELECT format('DROP INDEX %%s', indexrelid::regclass), pg_get_indexdef(indexrelid)
+FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+WHERE relnamespace = %s::regnamespace
+  AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid AND contype IN ('p', 'u', 'x'))
+ORDER BY indexrelid
+"""
+
+
+class NextFacts:
+    """Made empty and bare, filled, dressed, and put in place."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self._taken_off: list[str] = []
+
+    def make(self) -> None:
+        connection = self._connection
+        with connection.transaction():
+            self.drop()
+            connection.execute(f"CREATE SCHEMA {NEXT}".encode())
+            with _search_path(connection, NEXT):
+                for migration in known_migrations():
+                    if migration.makes_facts:
+                        connection.execute(migration.sql.encode())
+                # In the words of this search path nothing carries a schema, nor may it afterwards.
+                found = [row for query in (_KEYS, _INDEXES) for row in connection.execute(query.encode(), [NEXT])]
+            with _search_path(connection, NEXT):
+                for take_off, put_on in found:
+                    connection.execute(take_off.encode())
+                    self._taken_off.append(put_on)
+
+    def dress(self) -> None:
+        """Give them their keys and indexes, now that they are full."""
+        with self._connection.transaction(), _search_path(self._connection, NEXT):
+            while self._taken_off:
+                self._connection.execute(self._taken_off.pop().encode())
+        for (table,) in self._connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = 'r'", [NEXT]
+        ).fetchall():
+            self._connection.execute(f"ANALYZE {NEXT}.{table}".encode())
+
+    def put_in_place(self) -> None:
+        """Within the caller's transaction, which holds the lock of the merges."""
+        self._connection.execute(f"ALTER SCHEMA facts RENAME TO {_OLD}".encode())
+        self._connection.execute(f"ALTER SCHEMA {NEXT} RENAME TO facts".encode())
+
+    def drop(self) -> None:
+        """What is not in place: what is being made, and what stood before."""
+        self._connection.execute(f"DROP SCHEMA IF EXISTS {NEXT} CASCADE".encode())
+        self._connection.execute(f"DROP SCHEMA IF EXISTS {_OLD} CASCADE".encode())
+
+
+@contextmanager
+def _search_path(connection: psycopg.Connection[Any], schema: str) -> Iterator[None]:
+    connection.execute(f"SET LOCAL search_path = {schema}".encode())
+    try:
+        yield
+    finally:
+        if connection.info.transaction_status != psycopg.pq.TransactionStatus.INERROR:
+            connection.execute("SET LOCAL search_path = facts, kept")
