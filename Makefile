@@ -28,8 +28,9 @@ up: setup ## start Correlator here: database, server and pipeline
 test: setup ## the tests, on two cores; a file of tests stays in one process
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-chaos: setup ## kill server and database at random moments under load, 20 rounds
+chaos: setup ## kill server and database at random moments under load, 20 rounds; the pipeline at eleven chosen points
 	$(BIN)/python -m tests.chaos
+	CORRELATOR_CHAOS=1 $(BIN)/python -m pytest tests/integration/pipeline/test_crashes.py
 
 scale: setup ## a million events through a Spark cluster of two workers, and the same tables as on this machine
 	$(BIN)/python -m tests.scale

@@ -42,7 +42,6 @@ class Broker:
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
         self.admin = AdminClient({"bootstrap.servers": self.servers, **_QUIET})
-        self._watcher = Consumer({"bootstrap.servers": self.servers, "group.id": "watcher", **_QUIET})
 
     def start(self) -> None:
         with (self._directory / "broker.log").open("ab") as log:
@@ -93,7 +92,12 @@ class Broker:
     def end(self, topic: str, partition: int) -> int:
         """The offset that its next message will have. A partition that was just made has no leader yet."""
         where = TopicPartition(topic, partition)
-        return int(_again(lambda: self._watcher.get_watermark_offsets(where, timeout=10))[1])
+        # A consumer of its own each time: one that knows the topic does not ask again how many partitions it has.
+        watcher = Consumer({"bootstrap.servers": self.servers, "group.id": "watcher", **_QUIET})
+        try:
+            return int(_again(lambda: watcher.get_watermark_offsets(where, timeout=10))[1])
+        finally:
+            watcher.close()
 
     def _java(self, *command: str) -> list[str]:
         java = shutil.which("java")

@@ -25,6 +25,10 @@ from tests.integration.pipeline.histories import (
 )
 from tests.integration.server.running import wait_until
 
+chaos = pytest.mark.skipif(
+    "CORRELATOR_CHAOS" not in os.environ, reason="a start of Spark for each point, some minutes: make chaos"
+)
+
 PATIENCE = 600
 EVENTS_A_ROUND = 40
 KILLS = 3
@@ -129,6 +133,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return process.returncode, said
 
 
+@chaos
 def test_a_driver_that_is_killed_at_any_point_leaves_nothing_out_and_nothing_double(
     database: Database, tmp_path: Path
 ) -> None:
@@ -138,6 +143,7 @@ def test_a_driver_that_is_killed_at_any_point_leaves_nothing_out_and_nothing_dou
     rounds.finish()
 
 
+@chaos
 @pytest.mark.parametrize("points", [TELLING], ids=["telling"])
 def test_the_same_when_the_checkpoints_are_lost_each_time(
     database: Database, tmp_path: Path, points: Sequence[str]
