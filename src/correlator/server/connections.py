@@ -47,7 +47,8 @@ class _InOnePiece:
         return getattr(self._transport, name)
 
     def write_whole(self, data: bytes) -> None:
-        self._transport.write(data)
+        if not self.is_closing():
+            self._transport.write(data)
 
     def write(self, data: bytes) -> None:
         if self._head:
@@ -113,7 +114,9 @@ class BoundedConnection(HttpToolsProtocol):
         self._held: list[bytes] | None = None
         """The body so far of a request that may go the short way."""
         self._hold: asyncio.TimerHandle | None = None
+        self._whole: _Whole | None = None
         self._untaken: asyncio.TimerHandle | None = None
+        self._idle_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as its parent has it
         super().connection_made(cast("asyncio.Transport", _InOnePiece(transport)))
@@ -122,10 +125,12 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._progress()
         self.resume_writing()
+        self._unset_keepalive_if_required()
         self._let_go()
-        if isinstance(self.cycle, _Whole):
-            self.cycle.disconnected = True
-            self._forget_whole()
+        if self._whole is not None:
+            self._whole.disconnected = True
+            if isinstance(self.cycle, _Whole):
+                self.cycle = cast("RequestResponseCycle", None)
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -144,7 +149,6 @@ class BoundedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unfinished += len(data)
-        self._unset_keepalive_if_required()
         while data:
             try:
                 self.parser.feed_data(data)
@@ -233,6 +237,7 @@ class BoundedConnection(HttpToolsProtocol):
         route = self.short[self._target]
         if not self.edge.serve_whole(route, self._headers, body, self.client, whole.reply):
             return False
+        self._whole = whole
         self.cycle = cast("RequestResponseCycle", whole)
         self._stop_holding()
         return True
@@ -262,15 +267,13 @@ class BoundedConnection(HttpToolsProtocol):
 
     def reply(self, status: int, headers: list[Header], body: bytes, *, keep_alive: bool) -> None:
         """The answer to a request on the short way."""
+        self._whole = None
         cast("_InOnePiece", self.transport).write_whole(
             _rendered(status, [*self.server_state.default_headers, *headers], body, keep_alive=keep_alive)
         )
         if not keep_alive:
             self.transport.close()
         self.on_response_complete()
-
-    def _forget_whole(self) -> None:
-        self.cycle = cast("RequestResponseCycle", None)
 
     def _decline_upgrade(self) -> None:
         """Take the request as if it had not offered another protocol, as RFC 9110 (7.8) has it.
@@ -289,7 +292,23 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         cast("_InOnePiece", self.transport).flush()
-        super().on_response_complete()
+        self._idle_since = self.loop.time()
+        if self.pipeline or self.timeout_keep_alive_task is None:
+            super().on_response_complete()
+        else:
+            self.server_state.total_requests += 1
+            self.flow.resume_reading()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """One timer looks from time to time whether the connection is idle: one for each request would cost more."""
+        self.timeout_keep_alive_task = None
+        if self._unfinished or self._held is not None or not self.cycle.response_complete:
+            return
+        rest = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if rest > 0:
+            self.timeout_keep_alive_task = self.loop.call_later(rest, self.timeout_keep_alive_handler)
+        else:
+            super().timeout_keep_alive_handler()
 
     def send_400_response(self, msg: str) -> None:
         self._answer(HttpProblem(BAD_REQUEST, f"This is no HTTP/1.1. {msg}"))

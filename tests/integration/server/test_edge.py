@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -338,6 +339,17 @@ def test_the_largest_head_passes_with_the_body_that_comes_with_it(log: Path) -> 
     with serving(Site(log), small) as server, server.connect() as connection:
         connection.sendall(head + b"x" * 5000)
         assert everything(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_an_idle_connection_is_closed_after_some_time(log: Path) -> None:
+    class Impatient(BoundedConnection):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.timeout_keep_alive = 0  # seconds
+
+    with serving(Site(log), Impatient) as server, server.connect() as connection:
+        connection.sendall(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+        assert everything(connection).count(b"HTTP/1.1 200 ") == 3
 
 
 def test_who_does_not_take_its_answers_is_given_up(log: Path) -> None:

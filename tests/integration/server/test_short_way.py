@@ -87,15 +87,16 @@ def test_the_connection_is_closed_for_who_says_so(connection: socket.socket) -> 
     assert told(everything(connection)) == ["stored"]
 
 
-def test_an_event_is_stored_though_its_sender_is_gone(client: Client, database: Database) -> None:
+@pytest.mark.parametrize("after", [b"", PING])
+def test_an_event_is_stored_though_its_sender_is_gone(client: Client, database: Database, after: bytes) -> None:
     with database.connect("in the way") as lock:
         lock.execute("SELECT FROM kept.log_head FOR UPDATE")
         with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
-            connection.sendall(request(event("a")))
+            connection.sendall(request(event("a")) + after)
             while waiting_events(client) == 0:
                 pass
         lock.rollback()
-    while waiting_events(client) > 0:
+    while b'{endpoint="/api/v1/lineage",status="200"} 1\n' not in client.ask("GET", "/metrics").body:
         pass
     assert jobs(database) == ["a"]
     assert client.ask("GET", "/health").json()["in_flight_bytes"] == 0
