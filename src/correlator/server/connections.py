@@ -129,8 +129,9 @@ class BoundedConnection(HttpToolsProtocol):
         self._let_go()
         if self._whole is not None:
             self._whole.disconnected = True
-            if isinstance(self.cycle, _Whole):
-                self.cycle = cast("RequestResponseCycle", None)
+        if isinstance(self.cycle, _Whole):
+            # uvicorn would want to wake its task, which it does not have.
+            self.cycle = cast("RequestResponseCycle", None)
         super().connection_lost(exc)
 
     def shutdown(self) -> None:

@@ -1,6 +1,7 @@
 """An ordinary event is served without ASGI. Nobody can tell, whatever comes before, between and after it."""
 
 import json
+import logging
 import re
 import socket
 from collections.abc import Iterator
@@ -13,6 +14,14 @@ from tests.integration.server.serving import Client, serving
 
 PING = b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LAST = b"GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+def nothing_fails_unseen(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Not even when the connections and the server end."""
+    yield
+    records = [*caplog.get_records("call"), *caplog.get_records("teardown")]
+    assert [record.getMessage() for record in records if record.levelno >= logging.ERROR] == []
 
 
 @pytest.fixture
@@ -108,3 +117,10 @@ def test_half_an_event_whose_sender_is_gone_is_told_in_the_metrics(client: Clien
     while b'status="499"' not in client.ask("GET", "/metrics").body:
         pass
     assert jobs(database) == []
+
+
+def test_a_connection_may_end_after_any_answer(client: Client) -> None:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
+        connection.sendall(request(event("a")))
+        assert told(connection.recv(65_536)) == ["stored"]
+    assert client.ask("GET", "/ping").status == 200
