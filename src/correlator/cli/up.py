@@ -86,7 +86,7 @@ def _run(settings: PipelineSettings, url: str, parent: int) -> None:
     log = Log(settings.log_format, settings.log_level)
     capture_logging(log)
     try:
-        spark = session_of(settings)
+        spark = session_of(settings, is_live=True)
         try:
             run_stream(settings, Database(url), spark, parent)
         finally:

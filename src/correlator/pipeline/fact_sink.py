@@ -108,16 +108,20 @@ class FactSink:
     def apply(self, arrivals: DataFrame, query_id: str, batch_id: int) -> Tally:
         began = time.perf_counter()
         connection = self._connected()
-        waiting = self._source.waiting(connection)
         tally = merged(
             connection,
             Staging(self._database.url, self._source.name),
-            partial(planned, arrivals, self._source.judge, self._size, self._last_read if waiting is None else waiting),
+            partial(planned, arrivals, self._source.judge, self._size, self._expected(connection)),
             lambda tally: self._batch(tally, query_id, batch_id, time.perf_counter() - began),
             staged_as=self._staged_as,
         )
         self._last_read = tally.read
         return tally
+
+    def _expected(self, connection: psycopg.Connection) -> int | None:
+        """Of events, as far as one can tell. Topics go on as they were; of files, the last says nothing of the next."""
+        waiting = self._source.waiting(connection)
+        return self._last_read if waiting is None and self._source.keeps_place else waiting
 
     def _batch(self, tally: Tally, query_id: str, batch_id: int, seconds: float) -> Batch | None:
         if self._source.name == LOG and not tally.read:

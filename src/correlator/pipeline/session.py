@@ -23,13 +23,25 @@ _SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.stopTimeout": "30000",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
+    # How far a source was read is in the database; the checkpoint is written for Spark's sake, as cheaply as it goes.
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
+
+# On two cores the JVM's better compiler takes half of one for minutes, and small batches never give that back.
+_COMPILE_QUICKLY: Final = "-XX:TieredStopAtLevel=1"
 
 
 def spark_session(
-    master: str | None = None, *, name: str = "correlator", settings: Mapping[str, str] | None = None
+    master: str | None = None,
+    *,
+    name: str = "correlator",
+    is_short: bool = False,
+    settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session, or the one that `spark-submit` has prepared. What is set there or given here goes before ours."""
+    """A session, or the one that `spark-submit` has prepared. What is set there or given here goes before ours.
+
+    `is_short` says that its work will be small batches, or short.
+    """
     # What it has to say of its own work is for its own makers; failures reach us as exceptions.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # Executors on this machine must run the interpreter that has Correlator installed.
@@ -38,7 +50,10 @@ def spark_session(
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    java = f"-Dlog4j2.configurationFile={files('correlator.pipeline') / 'log4j2.properties'}"
-    for key, value in {**_SETTINGS, "spark.driver.extraJavaOptions": java, **(settings or {})}.items():
+    java = [f"-Dlog4j2.configurationFile={files('correlator.pipeline') / 'log4j2.properties'}"]
+    if is_short:
+        java.append(_COMPILE_QUICKLY)
+    ours = {**_SETTINGS, "spark.driver.extraJavaOptions": " ".join(java)}
+    for key, value in {**ours, **(settings or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

@@ -10,6 +10,6 @@ from correlator.pipeline.session import spark_session
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = spark_session("local[2]", name="tests")
+    session = spark_session("local[2]", name="tests", is_short=True)
     yield session
     session.stop()

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from correlator.pipeline.connections import connection_to
 from correlator.rulebook.decode import judge
 from correlator.store.database import Database
 from correlator.store.merge import FACTS
@@ -259,7 +260,11 @@ def _read(options: _Options, partition: InputPartition) -> Iterator[pa.RecordBat
     """Arrow batches bounded by rows and bytes, through a cursor of the server: memory does not grow with the range."""
     if not isinstance(partition, LogRange):
         raise TypeError(f"not a range of the log: {partition!r}")
-    with options.connect() as connection, connection.transaction(), connection.cursor("range", binary=True) as cursor:
+    with (
+        connection_to(options.url) as connection,
+        connection.transaction(),
+        connection.cursor("range", binary=True) as cursor,
+    ):
         cursor.itersize = 1_000
         cursor.execute(_READ, (partition.start, partition.end))
         rows: list[tuple[Any, ...]] = []
