@@ -58,6 +58,7 @@ def merged(
     schema: str = FACTS,
     *,
     staged_as: str | None = None,
+    derives: bool = True,
 ) -> Tally:
     """Stage a batch and merge it. When what was staged is lost, do it again.
 
@@ -68,7 +69,7 @@ def merged(
         rows = plan(staging._replace(attempt=attempt)).collect()
         tally = Tally.total(row.tally for row in rows)
         try:
-            merge(connection, attempt, batch_of(tally), schema)
+            merge(connection, attempt, batch_of(tally), schema, derives=derives)
         except StagingLostError as error:
             if not attempts_left:
                 raise

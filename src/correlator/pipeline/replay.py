@@ -24,6 +24,7 @@ from correlator.pipeline.stages import Staging
 from correlator.pipeline.tally import Tally
 from correlator.rulebook.decode import judge
 from correlator.store.database import Database
+from correlator.store.incidents import derive_all
 from correlator.store.merge import FACTS, lock_merges
 from correlator.store.next_facts import NEXT, NextFacts
 from correlator.store.retention import ARCHIVE
@@ -83,6 +84,8 @@ class Replay:
         self._batch_events = batch_events
         self._on_done = on_done
         self._stopping = threading.Event()
+        self._is_dressed = False
+        """Whether incidents can be derived batch by batch: that needs the indexes."""
 
     def stop(self) -> None:
         """Give up after the batch that is under way; nothing is changed then."""
@@ -102,6 +105,9 @@ class Replay:
                 done, position = self._fill(connection, merging)
                 _log.info("replay: the tables are filled; keys and indexes are made")
                 following.dress()
+                with connection.transaction():
+                    derive_all(connection, NEXT)
+                self._is_dressed = True
                 with connection.transaction():
                     lock_merges(connection)
                     self._catch_up(connection, merging, done, position)
@@ -165,7 +171,8 @@ class Replay:
         if self._stopping.is_set():
             raise Stopping
         plan = partial(planned, arrivals, judge, self._size, events)
-        tally = merged(merging, Staging(self._database.url, REPLAY), plan, _not_in_ledger, NEXT)
+        staging = Staging(self._database.url, REPLAY)
+        tally = merged(merging, staging, plan, _not_in_ledger, NEXT, derives=self._is_dressed)
         self._on_done(Done(REPLAY, tally, 0.0))
 
 

@@ -35,6 +35,7 @@ from correlator.store.fact_rows import (
     is_ordered,
     sql_name,
 )
+from correlator.store.incidents import OnIncidents, after_merge, before_merge, derive_touched, used_at
 from correlator.store.staging import Attempt, staged_rejects, staged_table
 
 # Any number will do that nobody else locks in this database.
@@ -86,8 +87,19 @@ class StagingLostError(Exception):
     """What was staged is no longer there, or no longer what is to be merged. The batch has to be staged again."""
 
 
-def merge(connection: psycopg.Connection[Any], attempt: Attempt, batch: Batch | None, schema: str = "facts") -> None:
-    """Merge what was staged, and enter the batch into the ledger, if it is to be there: all of it or nothing."""
+def merge(
+    connection: psycopg.Connection[Any],
+    attempt: Attempt,
+    batch: Batch | None,
+    schema: str = "facts",
+    *,
+    derives: bool = True,
+    on_incidents: OnIncidents | None = None,
+) -> None:
+    """Merge what was staged, and enter the batch into the ledger, if it is to be there: all of it or nothing.
+
+    Incidents are derived of what it touches, unless they are to be derived later, all at once.
+    """
     with connection.transaction():
         lock_merges(connection, schema)
         if connection.execute(_IS_CURRENT, msgspec.structs.asdict(attempt), prepare=True).rowcount == 0:
@@ -104,6 +116,10 @@ def merge(connection: psycopg.Connection[Any], attempt: Attempt, batch: Batch | 
                 connection.execute(statement, [attempt.number], prepare=True)
             if batch is not None:
                 _enter(connection, attempt, batch)
+        if derives:
+            changed = derive_touched(connection, attempt, schema)
+            if changed and on_incidents is not None:
+                on_incidents(connection, changed, schema)
 
 
 def _enter(connection: psycopg.Connection[Any], attempt: Attempt, batch: Batch) -> None:
@@ -225,7 +241,8 @@ def _statements(slot: str, schema: str) -> tuple[bytes, ...]:
     made = [_restate_runs(slot, schema)]
     made += [_merge(slot, schema, table) for table in FACT_TABLES]
     made += [_merge(slot, schema, COLUMN_MAPPINGS), _merge_mappings_of_runs(slot, schema)]
-    return tuple(statement.encode() for statement in made)
+    facts = tuple(statement.encode() for statement in made)
+    return (*before_merge(slot, schema), *facts, *after_merge(slot, schema))
 
 
 def _said(slot: str, table: FactTable) -> str:
@@ -243,8 +260,8 @@ def _merge(slot: str, schema: str, table: FactTable) -> str:
     sets = {name: value for rule in rules for name, value in rule.sets.items()}
     inserted = {name: f"said.{name}" for name in _names(table.columns)}
     for name, derive in _DERIVED.get(table.name, {}).items():
-        inserted[name] = derive("said", inserted)
-        sets[name] = derive("standing", sets)
+        inserted[name] = derive("said", inserted, schema)
+        sets[name] = derive("standing", sets, schema)
     on = " AND ".join(f"standing.{name} = said.{name}" for name in table.sorted_by)
     differs = " OR ".join(rule.differs for rule in rules if rule.sets)
     update = f"WHEN MATCHED AND ({differs}) THEN UPDATE SET {_assignments(sets)} " if differs else ""
@@ -392,14 +409,14 @@ def _history_rule(keep: int | None) -> _Rule:
 # What is worked out of the facts and stored beside them
 
 
-def _state(_: str, values: dict[str, str]) -> str:
+def _state(_: str, values: dict[str, str], __: str = "") -> str:
     """A run's state: its first end, else its last sign of life."""
     moments = {state: values[f"{group}_at"] for group, state in ENDS}
     ends = " ".join(f"WHEN {moment} THEN '{state}'" for state, moment in moments.items())
     return f"CASE least({', '.join(moments.values())}) {ends} ELSE coalesce({values['open_state']}, 'OTHER') END"
 
 
-def _schema(row: str, _: dict[str, str]) -> str:
+def _schema(row: str, _: dict[str, str], __: str) -> str:
     """The schema facet, copied only when it changes."""
     if row == "said":
         return "said.facets -> 'schema'"
@@ -409,9 +426,16 @@ def _schema(row: str, _: dict[str, str]) -> str:
     )
 
 
-_DERIVED: Final[dict[str, dict[str, Callable[[str, dict[str, str]], str]]]] = {
+def _used_at(_: str, values: dict[str, str], schema: str) -> str:
+    """Its run was merged before it."""
+    used = used_at("said.edge_type", f"({values['row_count']})")
+    return f"(SELECT {used} FROM {schema}.job_runs AS run WHERE run.id = said.job_run_id)"  # noqa: S608
+
+
+_DERIVED: Final[dict[str, dict[str, Callable[[str, dict[str, str], str], str]]]] = {
     "job_runs": {"current_state": _state},
     "datasets": {"schema_json": _schema},
+    "lineage_edges": {"used_at": _used_at},
 }
 
 

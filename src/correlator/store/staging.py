@@ -45,6 +45,7 @@ def prepare(connection: psycopg.Connection[Any], source: str) -> None:
         for table in BY_NAME.values():
             connection.execute(_create(_slot(source), table).encode())
         connection.execute(_create_rejects(_slot(source)).encode())
+        connection.execute(_create_touched(_slot(source)).encode())
 
 
 def begin(connection: psycopg.Connection[Any], source: str) -> Attempt:
@@ -164,7 +165,8 @@ _COPY_TRAILER: Final = b"\xff\xff"
 
 def sweep(connection: psycopg.Connection[Any], attempt: Attempt, patience_ms: int = PATIENCE_MS) -> None:
     """Empty the staging tables of a source, where that is worth it. Between batches: it takes whatever is there."""
-    tables = [*(staged_table(attempt.slot, table) for table in BY_NAME.values()), staged_rejects(attempt.slot)]
+    tables = [staged_table(attempt.slot, table) for table in BY_NAME.values()]
+    tables += [staged_rejects(attempt.slot), staged_touched(attempt.slot)]
     sizes = connection.execute(_SIZES, [tables]).fetchall()
     grown = [name for name, size in sizes if size > SWEPT_FROM_BYTES]
     if not grown:
@@ -193,6 +195,18 @@ def staged_table(slot: str, table: FactTable) -> str:
 
 def staged_rejects(slot: str) -> str:
     return f"staging.{slot}_rejects"
+
+
+def staged_touched(slot: str) -> str:
+    """What a merge touches, for what is worked out of the facts: see `incidents`."""
+    return f"staging.{slot}_touched"
+
+
+def _create_touched(slot: str) -> str:
+    return (
+        f"CREATE UNLOGGED TABLE IF NOT EXISTS {staged_touched(slot)} "
+        '(attempt bigint, kind "char", id uuid, at timestamptz) WITH (autovacuum_enabled = off)'
+    )
 
 
 def _create_rejects(slot: str) -> str:

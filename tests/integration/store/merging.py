@@ -13,6 +13,7 @@ from correlator.rulebook.runs import run_view
 from correlator.store.fact_rows import InstantLoader
 from correlator.store.merge import Batch, merge
 from correlator.store.staging import FactRow, begin, stage
+from tests.integration.store.incident_model import check_what_is_derived_of_runs
 
 SOURCE = "test"
 
@@ -69,6 +70,7 @@ def check_what_is_derived(connection: psycopg.Connection, facts: Facts) -> None:
     )
     rows = cursor.execute("SELECT id FROM datasets WHERE schema_json IS DISTINCT FROM facets -> 'schema'").fetchall()
     assert rows == []
+    check_what_is_derived_of_runs(connection, facts)
     times = cursor.execute("SELECT id, event_time FROM job_runs").fetchall()
     assert {run.hex: at for run, at in times} == {
         key.hex(): row["last_event"][0] for (key,), row in facts.rows(f.JOB_RUNS).items()

@@ -4,7 +4,6 @@ import json
 import random
 import re
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -24,6 +23,7 @@ from correlator.rulebook.events import Event, Rejection
 from correlator.rulebook.fold import fold
 from correlator.store.database import Database
 from correlator.store.fact_rows import from_order_key, order_key, read_facts
+from correlator.store.migrations import known_migrations
 from correlator.store.staging import prepare
 from tests import corpus
 from tests.integration.store.merging import (
@@ -55,7 +55,7 @@ from tests.unit.rulebook.histories import (
 ROOT = Path(__file__).parents[3]
 
 NIL: Final = UUID(int=0)
-MIGRATION: Final = files("correlator.store").joinpath("migrations", "0003_facts.sql").read_bytes()
+MIGRATIONS: Final = [migration.sql.encode() for migration in known_migrations() if migration.makes_facts]
 
 
 @pytest.fixture
@@ -364,7 +364,7 @@ def test_no_text_of_any_length_is_in_a_b_tree(connection: psycopg.Connection) ->
 # The second copy, which replay fills
 
 
-def test_the_same_file_makes_the_tables_in_another_schema_which_then_takes_the_first_ones_place(
+def test_the_same_files_make_the_tables_in_another_schema_which_then_takes_the_first_ones_place(
     database: Database, connection: psycopg.Connection
 ) -> None:
     before = described(connection, "facts")
@@ -372,7 +372,8 @@ def test_the_same_file_makes_the_tables_in_another_schema_which_then_takes_the_f
 
     connection.execute("CREATE SCHEMA facts_next")
     connection.execute("SET LOCAL search_path = facts_next")
-    connection.execute(MIGRATION)
+    for migration in MIGRATIONS:
+        connection.execute(migration)
     stored(connection, [run_event("COMPLETE", outputs=[dataset("orders")]), run_event("FAIL", 1)], "facts_next")
     connection.execute("ALTER SCHEMA facts RENAME TO facts_old")
     connection.execute("ALTER SCHEMA facts_next RENAME TO facts")
@@ -424,7 +425,8 @@ def test_everything_of_the_facts_is_in_their_schema(connection: psycopg.Connecti
         "SELECT relname FROM pg_class WHERE relnamespace = 'facts'::regnamespace AND relkind IN ('r', 'v')"
     ).fetchall()
 
-    named = {"dataset_aliases", "incidents", "run_contradictions", *(table.name for table in f.TABLES)}
+    derived = {"dataset_aliases", "dataset_classes", "failures", "implied_results", "incidents", "standing_results"}
+    named = {"run_contradictions", *derived, *(table.name for table in f.TABLES)}
     assert {name for (name,) in found} == named | {"column_mappings", "run_column_mappings"}
 
 

@@ -5,7 +5,6 @@ import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from correlator.store.database import Database
 from correlator.store.embedded import EmbeddedPostgres
 from correlator.store.fact_rows import read_facts
 from correlator.store.merge import Span, StagingLostError, lock_merges, merge
-from correlator.store.migrations import migrate
+from correlator.store.migrations import known_migrations, migrate
 from correlator.store.staging import begin, prepare, stage, sweep
 from tests import corpus
 from tests.integration.store.merging import (
@@ -47,7 +46,7 @@ from tests.unit.rulebook.histories import (
     run_event,
 )
 
-FACTS = files("correlator.store").joinpath("migrations", "0003_facts.sql").read_bytes()
+FACTS = [migration.sql.encode() for migration in known_migrations() if migration.makes_facts]
 
 
 @pytest.fixture
@@ -339,7 +338,8 @@ def test_another_schema_is_filled_by_the_same_merge_and_at_the_same_time(
     with connection.transaction():
         connection.execute("CREATE SCHEMA facts_next")
         connection.execute("SET LOCAL search_path = facts_next")
-        connection.execute(FACTS)
+        for migration in FACTS:
+            connection.execute(migration)
     facts = fold(many_kinds())
 
     with database.connect("live merge") as live:
