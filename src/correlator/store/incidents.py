@@ -8,9 +8,9 @@ What is touched is written down twice, before the merge and after it: a result t
 leaves the streak where it was, too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -32,9 +32,6 @@ class Changed(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.incidents or self.gone)
 
-
-OnIncidents: TypeAlias = Callable[[psycopg.Connection[Any], Changed, str], None]
-"""What is done with them within the same transaction; the last is the schema."""
 
 # What counts as an end of silence for a stream that was aborted, if its job has no history of its own.
 _USUAL_GAP: Final = "interval '10 minutes'"

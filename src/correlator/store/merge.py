@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 import psycopg
@@ -35,7 +36,7 @@ from correlator.store.fact_rows import (
     is_ordered,
     sql_name,
 )
-from correlator.store.incidents import OnIncidents, after_merge, before_merge, derive_touched, used_at
+from correlator.store.incidents import Changed, after_merge, before_merge, derive_touched, used_at
 from correlator.store.staging import Attempt, staged_rejects, staged_table
 
 # Any number will do that nobody else locks in this database.
@@ -83,6 +84,15 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self.spans).decode() if self.spans else None
 
 
+class Merged(msgspec.Struct, frozen=True):
+    """What a merge leaves to those who know more of the world than tables."""
+
+    schema: str
+    incidents: Changed = Changed()
+    renamed: tuple[UUID, ...] = ()
+    """Datasets of which other names were said, or to which a pattern may apply."""
+
+
 class StagingLostError(Exception):
     """What was staged is no longer there, or no longer what is to be merged. The batch has to be staged again."""
 
@@ -94,11 +104,12 @@ def merge(
     schema: str = "facts",
     *,
     derives: bool = True,
-    on_incidents: OnIncidents | None = None,
+    then: Callable[[psycopg.Connection[Any], "Merged"], None] | None = None,
 ) -> None:
     """Merge what was staged, and enter the batch into the ledger, if it is to be there: all of it or nothing.
 
-    Incidents are derived of what it touches, unless they are to be derived later, all at once.
+    Incidents are derived of what it touches, unless they are to be derived later, all at once. `then` is called within
+    the transaction, if there is anything that may concern it.
     """
     with connection.transaction():
         lock_merges(connection, schema)
@@ -118,8 +129,17 @@ def merge(
                 _enter(connection, attempt, batch)
         if derives:
             changed = derive_touched(connection, attempt, schema)
-            if changed and on_incidents is not None:
-                on_incidents(connection, changed, schema)
+            renamed = _renamed(connection, attempt) if then is not None else ()
+            if then is not None and (changed or renamed):
+                then(connection, Merged(schema, changed, renamed))
+
+
+def _renamed(connection: psycopg.Connection[Any], attempt: Attempt) -> tuple[UUID, ...]:
+    query = f"""
+        SELECT DISTINCT id FROM {staged_table(attempt.slot, BY_NAME[f.DATASETS.name])}
+        WHERE attempt = %s::bigint AND (symlinks_order IS NOT NULL OR EXISTS (SELECT FROM kept.dataset_patterns))
+    """  # noqa: S608
+    return tuple(id_ for (id_,) in connection.execute(query.encode(), [attempt.number], prepare=True))
 
 
 def _enter(connection: psycopg.Connection[Any], attempt: Attempt, batch: Batch) -> None:
