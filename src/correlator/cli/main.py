@@ -13,6 +13,7 @@ COMMANDS: Final = {
     "serve": "Take OpenLineage events over HTTP and keep them.",
     "pipeline": "Turn the events of every source into facts.",
     "keys": "Make, list and revoke the keys of the server.",
+    "demo": "Play three weeks of a shop, and a bad morning, into a running server.",
     "rejects": "Look at rejected events, and drive them in again.",
     "audit": "Check that every event is where it should be.",
     "migrate": "Bring the schema of the database up to date.",

@@ -156,6 +156,8 @@ class Test:
     low: float = 0.0
     high: float = 0.0
     type: str = ""
+    unit: float = 1.0
+    """The usual mean of the column: what `low` and `high` are shares of."""
     severity: str = "error"
 
     __test__ = False

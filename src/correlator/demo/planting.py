@@ -18,7 +18,7 @@ from correlator.demo.faults import (
 )
 from correlator.demo.luck import Luck
 from correlator.demo.parts import DAY, HOUR, Company, Job, Test, Tool
-from correlator.demo.testing import add_test, likely_tests
+from correlator.demo.testing import add_test, likely_tests, manner_for
 from correlator.demo.world import (
     BrokenColumnError,
     Content,
@@ -67,7 +67,9 @@ def plant(company: Company, random: Luck, kind: FaultKind, hops: int | None, beg
         table, test, distance = random.choice(found)
         if random.has(_SHARE_OF_SILENCED):
             _silence(company, usual, fault, distance)
-        add_test(company, random, table, test)
+        is_skipped = fault.moment == "fails_halfway" and table == company.jobs[fault.job].output
+        manner = "schedule" if is_skipped else manner_for(company, random, table, test)
+        add_test(company, table, test, manner)
         return Planted(fault, table, test, distance)
     return None
 
@@ -168,8 +170,14 @@ def _consequences(company: Company, usual: dict[str, Content], fault: Fault) -> 
     else:
         contents[root.output] = struck(usual[root.output], fault.effects, why)
     changed = {root.output}
+    blocked = {key: why.further() for key in company.within[root.key] if fault.moment in ("fails", "fails_halfway")}
     for job in company.jobs.values():
         if job.key == root.key or not any(each.table in changed for each in job.inputs):
+            continue
+        if job.key in blocked:
+            contents[job.output] = _old(usual[job.output], fault, job, blocked[job.key])
+            changed.add(job.output)
+            blocked.update((key, blocked[job.key].further()) for key in company.within[job.key])
             continue
         reads = []
         for each in job.inputs:
@@ -182,6 +190,7 @@ def _consequences(company: Company, usual: dict[str, Content], fault: Fault) -> 
             content = derived(job, usual_columns(job), reads, 1.0, ())
         except BrokenColumnError as broken:
             content = _old(usual[job.output], fault, job, broken.why)
+            blocked.update((key, broken.why.further()) for key in company.within[job.key])
         if not content.is_sound:
             contents[job.output] = content
             changed.add(job.output)

@@ -10,7 +10,7 @@ from typing import Final
 
 from correlator.demo.faults import Fault, Truth
 from correlator.demo.luck import Luck, number_of, run_id
-from correlator.demo.parts import DAY, Check, Company, Job, Pipeline
+from correlator.demo.parts import DAY, HOUR, Check, Company, Job, Pipeline
 from correlator.demo.runs import Code, Launch, Look, Result, Run, Seen
 from correlator.demo.telling import Quirks, Sent, Teller, test_name
 from correlator.demo.world import (
@@ -57,6 +57,8 @@ class Noise:
     retries: float = 0.012
     """The share of runs that fail once and succeed when tried again."""
     slow_runs: float = 0.01
+    reruns: float = 0.01
+    """The share of daily launches that somebody repeats some hours later."""
     rows: float = 0.05
     """How far the rows of a source stray from day to day."""
 
@@ -141,14 +143,16 @@ class Simulation:
         for check in company.checks.values():
             self._checks_of.setdefault(check.table, []).append(check)
         for pipeline in company.pipelines.values():
-            self._at(_next(begins, pipeline.period, pipeline.offset), partial(self._launch, pipeline))
+            self._at(begins + pipeline.offset, partial(self._launch_on_schedule, pipeline))
         for check in company.checks.values():
             if check.manner == "schedule":
-                self._at(_next(begins, check.period, check.offset), partial(self._look_on_schedule, check))
+                self._at(begins + check.offset, partial(self._look_on_schedule, check))
         for fault in faults:
             self._at(fault.begins, partial(self._begin_fault, fault))
             self._at(fault.ends, partial(self._end_fault, fault))
         self._at(begins, self._pass_a_day)
+        if company.flavour.get("catalogue"):
+            self._teller.catalogued(begins)
 
     def events(self) -> Iterator[Sent]:
         """In the order in which they are sent."""
@@ -173,15 +177,23 @@ class Simulation:
 
     # Launches
 
-    def _launch(self, pipeline: Pipeline, now: float) -> None:
+    def _launch_on_schedule(self, pipeline: Pipeline, now: float) -> None:
         if now + pipeline.period < self._ends:
-            self._at(now + pipeline.period, partial(self._launch, pipeline))
-        random = self._chance(len(self._jobs) + number_of(pipeline.key), now)
+            self._at(now + pipeline.period, partial(self._launch_on_schedule, pipeline))
+        random = self._chance(number_of(pipeline.key), now + 1)
+        if pipeline.period == DAY and random.has(self._noise.reruns):
+            again = now + random.uniform(2, 6) * HOUR
+            if again < self._ends:
+                self._at(again, partial(self._launch, pipeline))
+        self._launch(pipeline, now)
+
+    def _launch(self, pipeline: Pipeline, now: float) -> None:
+        random = self._chance(number_of(pipeline.key), now)
         launch = Launch(
             pipeline,
             run_id(now, random),
             run_id(now - 20, random),
-            now - now % pipeline.period,
+            now - (now - self._begins - pipeline.offset) % pipeline.period - pipeline.offset,
             now,
             {key: len(self.company.upstream_within(self.company.jobs[key])) for key in pipeline.jobs},
             len(pipeline.jobs),
@@ -466,7 +478,7 @@ class Simulation:
         """New code of one job. Where many jobs share a repository and say its commit, all of them seem to change."""
         state = self._jobs[job.key]
         state.code = Code(state.code.revision + 1, commit, bug)
-        if number_of(job.repository) % 2:
+        if is_monorepo(job.repository):
             for other in self.company.jobs.values():
                 if other.repository == job.repository and other is not job:
                     theirs = self._jobs[other.key]
@@ -512,8 +524,13 @@ class Simulation:
         return Luck(((self._seed * 1_000_003 + index) * 1_000_003 + int(moment)) & 0xFFFFFFFFFFFFFFFF)
 
 
+def is_monorepo(repository: str) -> bool:
+    """Whether every commit to a repository is told of all the jobs in it."""
+    return bool(number_of(repository) % 2)
+
+
 def is_told(root: Job, fault: Fault) -> bool:
-    """Whether the events of the root's job show what has become of it."""
+    """Whether the events of the root's job show what has become of it, and of no other job the same."""
     voice = root.voice
     if fault.touches_rows and voice.rows:
         return True
@@ -523,25 +540,20 @@ def is_told(root: Job, fault: Fault) -> bool:
         return True
     match fault.carrier:
         case "code":
-            return voice.sql or voice.commit
+            return voice.sql or (voice.commit and not is_monorepo(root.repository))
         case "engine":
-            return voice.engine
+            return voice.engine and not fault.is_shared
         case "parameter":
             return voice.parameters
         case "source":
             return fault.moment == "undelivered" and voice.versions
         case "moment":
-            return fault.moment != "" or voice.rows
+            return fault.moment in ("fails", "missing", "late")
 
 
 def struck_columns(fault: Fault, columns: dict[str, Column]) -> dict[str, Column]:
     why = Why(fault, fault.job, None, None)
     return struck(Content(0.0, 0.0, columns), fault.effects, why).columns
-
-
-def _next(begins: float, period: int, offset: float) -> float:
-    """The first moment at or after the beginning that is so far into a period."""
-    return begins - begins % period + offset
 
 
 def _commit(random: Luck) -> str:

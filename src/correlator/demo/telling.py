@@ -77,16 +77,23 @@ class Sent:
 def test_name(check: Check, test: Test) -> str:
     """What the events call a test."""
     match check.manner, test.kind:
-        case "dbt", TestKind.ROWS:
-            return f"dbt_utils_row_count_{check.table}"
         case "dbt", _:
-            return f"{test.kind}_{check.table}" + (f"_{test.column}" if test.column else "")
+            return f"{_DBT_TESTS[test.kind]}_{check.table}" + (f"_{test.column}" if test.column else "")
         case "own_output", _:
             return {"rows": "size", "not_null": "completeness", "unique": "uniqueness"}.get(test.kind, test.kind.value)
         case _:
             return _EXPECTATIONS[test.kind]
 
 
+_DBT_TESTS: Final = {
+    TestKind.ROWS: "dbt_expectations_expect_table_row_count_to_be_between",
+    TestKind.NOT_NULL: "not_null",
+    TestKind.UNIQUE: "unique",
+    TestKind.FRESHNESS: "dbt_utils_recency",
+    TestKind.COLUMNS: "dbt_expectations_expect_table_columns_to_match_set",
+    TestKind.TYPE: "dbt_expectations_expect_column_values_to_be_of_type",
+    TestKind.RANGE: "dbt_expectations_expect_column_mean_to_be_between",
+}
 _EXPECTATIONS: Final = {
     TestKind.ROWS: "expect_table_row_count_to_be_between",
     TestKind.NOT_NULL: "expect_column_values_to_not_be_null",
@@ -197,6 +204,20 @@ class Teller:
             "job": {"namespace": job.told_as.namespace, "name": job.told_as.name, "facets": facets},
         }
         self._send(event, now)
+
+    def catalogued(self, now: float) -> None:
+        """A catalogue tells who owns what."""
+        for number, job in enumerate(self._company.jobs.values()):
+            at = now + number * 0.1
+            table = self._company.tables[job.output]
+            owners = self._facet("ownershipDataset", _CATALOGUE, owners=[{"name": table.owner, "type": "OWNER"}])
+            event = {
+                "eventTime": _iso(at),
+                "producer": _CATALOGUE,
+                "schemaURL": _DATASET_EVENT,
+                "dataset": self._dataset(table.written_as, {"ownership": owners}),
+            }
+            self._send(event, at)
 
     def announced(self, job: Job, columns: dict[str, Column], now: float) -> None:
         """A catalogue tells that a source looks different now."""
@@ -349,7 +370,10 @@ class Teller:
         dataset = self._dataset(self._company.tables[look.check.table].read_as, schema)
         dataset["inputFacets"] = {"dataQualityAssertions": self._assertions(look.check, look.results, _CHECKER)}
         said = _Said(look.results[0].run_id, facets, look.check.told_as, {}, _CHECKER, [dataset])
-        self._send(self._event("COMPLETE", look.at, said), look.at)
+        event = self._event("COMPLETE", look.at, said)
+        if self._company.flavour.get("naive_checks"):
+            event["eventTime"] = event["eventTime"].removesuffix("+00:00")
+        self._send(event, look.at)
 
     # Datasets
 
@@ -618,7 +642,7 @@ class Teller:
     def _assertion(self, check: Check, result: Result) -> Facets:
         test, finding = result.test, result.finding
         name = test_name(check, test)
-        kind = str(test.kind) if check.manner == "dbt" else name
+        kind = _DBT_TESTS[test.kind] if check.manner == "dbt" else name
         said: Facets = {"assertion": kind, "success": finding.passed}
         if test.column:
             said["column"] = test.column

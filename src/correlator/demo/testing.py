@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from correlator.demo.luck import Luck
+from correlator.demo.luck import Luck, number_of
 from correlator.demo.parts import DAY, HOUR, Check, Company, Manner, Name, Table, Test, TestKind, Tool
 from correlator.demo.world import Content
 
@@ -31,10 +31,15 @@ def likely_tests(company: Company, table: str, usual: Content) -> list[Test]:
     for each in job.fields:
         tests.append(Test(TestKind.NOT_NULL, each.name, high=each.nulls * 2 + 0.05 if each.nulls else 0.0))
         if each.type in _NUMBERS and each is not job.fields[0]:
-            tests.append(Test(TestKind.RANGE, each.name, low=0.3, high=3.0))
+            tests.append(Test(TestKind.RANGE, each.name, low=0.3, high=3.0, unit=_usual_mean(each.name)))
         if each is not job.fields[0] and each.operation == "identity":
             tests.append(Test(TestKind.TYPE, each.name, type=each.type))
     return tests
+
+
+def _usual_mean(column: str) -> float:
+    """Some number, but always the same."""
+    return 12 + number_of(column) % 4000 / 10
 
 
 def allowed_hours(company: Company, table: str) -> float:
@@ -78,11 +83,10 @@ def tests_of(company: Company, table: str) -> list[Test]:
     return [test for check in company.checks.values() if check.table == table for test in check.tests]
 
 
-def add_test(company: Company, random: Luck, table: str, test: Test) -> None:
+def add_test(company: Company, table: str, test: Test, manner: Manner) -> None:
     """Put a test where its like would stand, unless the table has it."""
     if any(each.kind is test.kind and each.column == test.column for each in tests_of(company, table)):
         return
-    manner = manner_for(company, random, table, test)
     for check in company.checks.values():
         if check.table == table and check.manner == manner:
             check.tests.append(test)

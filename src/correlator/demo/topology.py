@@ -145,6 +145,9 @@ class _Growth:
                 "spark": random.choice(("3.4.1", "3.5.1", "4.0.0")),
                 "plain": random.choice(("1.12.0", "2.3.1", "0.9.4")),
                 "project": self.style.database,
+                **({"catalogue": "yes"} if random.has(0.4) else {}),
+                # Older versions of Great Expectations' integration leave the offset out.
+                **({"naive_checks": "yes"} if random.has(0.2) else {}),
                 "warehouse": self.style.warehouse,
             },
         )
@@ -276,7 +279,8 @@ class _Growth:
             table = Name(style.metastore, f"{LAYERS[layer]}.{key}")
             if random.has(0.7):
                 return Table(key, layer, path, table if random.has(0.6) else path, table, owner)
-            return Table(key, layer, path, path, None, owner)
+            read = replace(path, namespace="s3a://lake") if path.namespace == "s3://lake" and random.has(0.4) else path
+            return Table(key, layer, path, read, None, owner)
         if layer == len(LAYERS) - 1 and random.has(0.3):
             name = Name("dashboards://bi.example", key)
             return Table(key, layer, name, name, None, owner)

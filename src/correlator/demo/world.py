@@ -386,11 +386,13 @@ def _look_at_column(test: Test, content: Content) -> Finding:
         passed = column.type == test.type
         words = "" if passed else f"{test.column} is {column.type}, expected {test.type}"
         return Finding(passed, test.type, column.type, words, column.type_why)
+    expected = f"{test.low * test.unit:.2f}..{test.high * test.unit:.2f}"
     if column.nulls > 1 - _TINY:
-        return Finding(False, f"{test.low}..{test.high}", "null", "there are no values", column.nulls_why)
+        return Finding(False, expected, "null", f"{test.column} has no values", column.nulls_why)
     passed = test.low <= column.value <= test.high
-    words = "" if passed else f"mean of {test.column} is {column.value:.2f} of the usual"
-    return Finding(passed, f"{test.low}..{test.high}", f"{column.value:.3f}", words, column.value_why)
+    actual = f"{column.value * test.unit:.2f}"
+    words = "" if passed else f"the mean of {test.column} is {actual}, expected {expected}"
+    return Finding(passed, expected, actual, words, column.value_why)
 
 
 def _on_missing(test: Test, content: Content) -> Finding:
