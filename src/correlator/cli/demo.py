@@ -59,6 +59,12 @@ class _Problem(msgspec.Struct):
 @click.option("--seed", type=int, default=1, show_default=True, help="Another number, another three weeks.")
 @click.option("--api-key", envvar="CORRELATOR_API_KEY", help="A key with the scope ingest.  [env: CORRELATOR_API_KEY]")
 @click.option(
+    "--day",
+    type=click.DateTime(formats=["%Y-%m-%d"]),
+    metavar="YYYY-MM-DD",
+    help="The day (UTC) before which the bad morning was.  [default: today]",
+)
+@click.option(
     "--pace",
     type=click.FloatRange(min=0),
     default=0.5,
@@ -67,7 +73,7 @@ class _Problem(msgspec.Struct):
     help="Between two events of the bad morning.",
 )
 @click.option("--fast", is_flag=True, help="Do not wait between events.")
-def command(*, url: str, seed: int, api_key: str | None, pace: float, fast: bool) -> None:
+def command(*, url: str, seed: int, api_key: str | None, day: datetime | None, pace: float, fast: bool) -> None:
     """Play a believable shop into a running server, through its ordinary door.
 
     Three weeks of a data platform (loaders, Airflow, Spark, dbt, Great Expectations) are sent at once; then, event by
@@ -88,7 +94,7 @@ def command(*, url: str, seed: int, api_key: str | None, pace: float, fast: bool
             f"A shop with {len(company.jobs)} jobs in {len(company.pipelines)} pipelines, "
             f"{len(company.tables)} tables and {sum(len(check.tests) for check in company.checks.values())} tests."
         )
-        played = play_shop(seed, datetime.now(UTC))
+        played = play_shop(seed, datetime.now(UTC) if day is None else day.replace(tzinfo=UTC))
         with _Shown(f"{HISTORY_DAYS} days", len(played.history)) as shown:
             for batch in _batches(played.history):
                 door.send_batch(batch)

@@ -147,6 +147,8 @@ class Teller:
         if run.launch.pipeline.mode == "artifacts" or self._random.has(self._quirks.missing_starts):
             return
         self._send(self._of_run(run, "START", run.started), run.started)
+        if run.launch.pipeline.mode == "structured_logs":
+            self._tell_statement(run, "START", run.started + 0.2)
         if run.job.tool is Tool.SPARK:
             middle = run.started + (run.ended - run.started) / 2
             self._send(self._of_run(run, "RUNNING", middle), middle)
@@ -158,7 +160,7 @@ class Teller:
             held.append((run.ended, self._of_run(run, run.state, run.ended)))
             return
         if run.launch.pipeline.mode == "structured_logs":
-            self._tell_statement(run)
+            self._tell_statement(run, run.state, run.ended)
         self._send(self._of_run(run, run.state, run.ended), run.ended)
 
     def skipped(self, launch: Launch, job: Job, run_id: str, now: float) -> None:
@@ -190,7 +192,7 @@ class Teller:
 
     def changed(self, job: Job, now: float) -> None:
         """Now and then a catalogue tells of a job."""
-        if not self._random.has(0.1):
+        if number_of(f"{job.key}/{now}") % 10:
             return
         description = f"Writes {job.output}. Owned by {job.owner}."
         facets = {
@@ -295,7 +297,7 @@ class Teller:
             inputs, outputs = [], []  # operators without SQL know what they touched when they are done
         return self._event(state, at, _Said(run.run_id, facets, job.told_as, job_facets, producer, inputs, outputs))
 
-    def _tell_statement(self, run: Run) -> None:
+    def _tell_statement(self, run: Run, state: str, at: float) -> None:
         """The structured logs of dbt tell the query as a run of its own below the model."""
         job = run.job
         name = Name(job.told_as.namespace, f"{job.told_as.name}.sql.1")
@@ -306,10 +308,9 @@ class Teller:
         }
         job_facets = {"jobType": self._job_type(Tool.DBT, "SQL"), "sql": self._sql(run, producer)}
         own_id = f"{run.run_id[:24]}{int(run.run_id[24:], 16) ^ 0xFFFF:012x}"
-        for state, at in (("START", run.started + 0.2), (run.state, run.ended - 0.2)):
-            if state == "FAIL":
-                facets["errorMessage"] = self._error(run.error, "sql", producer)
-            self._send(self._event(state, at, _Said(own_id, facets, name, job_facets, producer)), at)
+        if state == "FAIL":
+            facets["errorMessage"] = self._error(run.error, "sql", producer)
+        self._send(self._event(state, at, _Said(own_id, facets, name, job_facets, producer)), at)
 
     def _tell_dbt_tests(self, look: Look) -> None:
         launch = look.launch

@@ -79,13 +79,13 @@ def lookout(company: Company, table: str) -> float:
     return end(company, job.pipeline) + (300 if job.period < DAY else 1.5 * HOUR)
 
 
-def tests_of(company: Company, table: str) -> list[Test]:
+def all_tests(company: Company, table: str) -> list[Test]:
     return [test for check in company.checks.values() if check.table == table for test in check.tests]
 
 
 def add_test(company: Company, table: str, test: Test, manner: Manner) -> None:
     """Put a test where its like would stand, unless the table has it."""
-    if any(each.kind is test.kind and each.column == test.column for each in tests_of(company, table)):
+    if any(each.kind is test.kind and each.column == test.column for each in all_tests(company, table)):
         return
     for check in company.checks.values():
         if check.table == table and check.manner == manner:

@@ -251,6 +251,8 @@ class _Growth:
             is_number = each.type in _NUMBERS
             if aggregates and is_number:
                 name = each.name if each.name.startswith("total_") else f"total_{each.name}"
+                if name in taken:
+                    continue
                 fields.append(Field(name, each.type, 0.0, (0, each.name), "sum"))
             elif not aggregates or random.has(0.6):
                 operation: Operation = "expression" if random.has(0.25) else "identity"
