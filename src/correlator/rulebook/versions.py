@@ -46,6 +46,8 @@ class Read(msgspec.Struct, frozen=True, gc=False):
     version: str | None = None
     of_own_output: bool = False
     """Whether it is an assertion that a run makes about what it wrote itself."""
+    looks_ahead: bool = True
+    """Whether it may have seen a write of its family that is stamped after it: a test may, a transformation cannot."""
 
 
 def responsible_write(read: Read, writes: Sequence[Write]) -> Write | None:
@@ -54,8 +56,8 @@ def responsible_write(read: Read, writes: Sequence[Write]) -> Write | None:
     The first that applies:
     1. an assertion about a run's own output: that run's own write, even if the run FAILed;
     2. the write of the version that the read names;
-    3. a write of the read's own family: the last before the read, else the first after it, because dbt stamps its tests
-       late and tasks check their work before they COMPLETE;
+    3. a write of the read's own family: the last before the read, else, for a test, the first after it, because dbt
+       stamps its tests late and tasks check their work before they COMPLETE;
     4. the last write before the read.
     """
     if read.of_own_output:
@@ -66,7 +68,7 @@ def responsible_write(read: Read, writes: Sequence[Write]) -> Write | None:
     family = [write for write in versions if read.by.is_of_one_family_with(write.by)]
     return (
         _latest(write for write in family if write.at <= read.at)
-        or _earliest(write for write in family if write.at > read.at)
+        or _earliest(write for write in family if write.at > read.at and read.looks_ahead)
         or _latest(write for write in versions if write.at <= read.at)
     )
 

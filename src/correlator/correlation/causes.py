@@ -1,0 +1,526 @@
+"""Which run broke it: candidates with their evidence, ranked as a person would, with the reasons.
+
+The version that the failing test read is compared with the one behind its last good result, and so is all that went
+into them. What was there when all was well is no cause (onset). What the inputs account for was passed on, not caused
+(explaining away). And what a test asks tells what can make it fail (fit). A change alone is weak, because many harmless
+ones happen every day; a change with an effect is strong.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from correlator.correlation.changes import (
+    CODE,
+    CodeChange,
+    SchemaChange,
+    SettingChange,
+    code_changes,
+    schema_change,
+    setting_changes,
+)
+from correlator.correlation.history import History, Run, Use, Version
+from correlator.correlation.past import PastRun, facets_at, pasts, run_facets
+from correlator.correlation.questions import FIT, Question
+from correlator.correlation.usual import Oddity, cadence, oddity
+from correlator.correlation.walk import Limits, Trace, walk
+
+_EXPLAINED: Final = 0.12
+"""What is left of an effect that the inputs account for."""
+_PER_STEP: Final = 0.97
+_MOST: Final = 20
+"""Candidates in an answer."""
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    kind: str
+    subject: str
+    """A job, a run or a dataset, by its name."""
+    before: str | None
+    after: str | None
+    sentence: str
+
+
+class Candidate(msgspec.Struct):
+    job_id: UUID
+    namespace: str
+    name: str
+    run: Run | None
+    """None for a run that is missing."""
+    distance: int
+    score: float = 0.0
+    evidence: list[Evidence] = msgspec.field(default_factory=list)
+    reasons: list[str] = msgspec.field(default_factory=list)
+    """Why it ranks where it does, beyond the evidence."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """What is to be explained."""
+
+    question: Question
+    dataset: UUID
+    """By its class."""
+    bad: Use | Version
+    """The read of the first failing result; of a run that failed, what it was to write."""
+    good: Use | Version | None
+    """The same for the last good one before it."""
+    at: datetime
+
+
+class Explanation(msgspec.Struct):
+    cause: Version | None
+    candidates: list[Candidate]
+    bad: Trace
+    good: Trace
+    runs: dict[UUID, Run]
+
+
+class _Findings(msgspec.Struct):
+    """What is odd about one run of the bad trace."""
+
+    run: Run
+    distance: int
+    baseline: PastRun | None = None
+    is_new: bool = True
+    code: list[CodeChange] = msgspec.field(default_factory=list)
+    settings: list[SettingChange] = msgspec.field(default_factory=list)
+    schemas: dict[UUID, SchemaChange] = msgspec.field(default_factory=dict)
+    volumes: dict[UUID, tuple[str, Oddity]] = msgspec.field(default_factory=dict)
+    duration: Oddity | None = None
+    is_partial: bool = False
+
+
+class _Trouble(msgspec.Struct, frozen=True):
+    """That a job did not deliver: its run failed, or there was none."""
+
+    job: UUID
+    failed: PastRun | None
+    since: datetime
+    """Its last good end."""
+
+
+def explain(history: History, failure: Failure, limits: Limits = Limits()) -> Explanation:  # noqa: B008
+    return Explaining(history, failure, limits).answer()
+
+
+class Explaining:
+    """One question on its way to an answer."""
+
+    def __init__(self, history: History, failure: Failure, limits: Limits) -> None:
+        self._history = history
+        self._failure = failure
+        bad, good = self._starts()
+        columns = failure.question.columns
+        self._bad, self._good = walk(history, [(bad, columns), (good, columns)], limits)
+        self._runs = history.runs([*self._bad.distances, *self._good.distances])
+        self._pasts = pasts(history, {run.job_id for run in self._runs.values()}, failure.at)
+        self._names: dict[UUID, str] = {}
+        self._findings: dict[UUID, _Findings] = {}
+
+    def _starts(self) -> tuple[Version | None, Version | None]:
+        sides = (self._failure.bad, self._failure.good)
+        bound = iter(self._history.bind([side for side in sides if isinstance(side, Use)]))
+        bad, good = (next(bound) if isinstance(side, Use) else side for side in sides)
+        return bad, good
+
+    def answer(self) -> Explanation:
+        cause = self._bad.start
+        if cause is None:
+            return Explanation(None, [], self._bad, self._good, self._runs)
+        self._find()
+        self._name()
+        candidates = {("run", run): self._judge(found) for run, found in self._findings.items()}
+        for trouble, distance, weight in self._troubles():
+            key = ("run", trouble.failed.id) if trouble.failed is not None else ("missing", trouble.job)
+            known = candidates.get(key)
+            candidate = self._trouble(trouble, distance, weight)
+            if known is None:
+                candidates[key] = candidate
+            else:
+                known.score = _or(known.score, candidate.score)
+                known.evidence = candidate.evidence + known.evidence
+        ranked = sorted(
+            candidates.values(), key=lambda c: (-c.score, c.distance, c.namespace, c.name, str(c.run and c.run.id))
+        )
+        return Explanation(cause, ranked[:_MOST], self._bad, self._good, self._runs)
+
+    # What is odd
+
+    def _find(self) -> None:
+        """Look at every run of the bad trace."""
+        for run_id, distance in self._bad.distances.items():
+            run = self._runs.get(run_id)
+            if run is not None:
+                found = _Findings(run, distance, is_new=run_id not in self._good.distances)
+                found.baseline = self._baseline(run)
+                found.is_partial = run.state in ("FAIL", "ABORT")
+                self._findings[run_id] = found
+        self._find_changes()
+        self._find_amounts()
+
+    def _baseline(self, run: Run) -> PastRun | None:
+        """The run of the same job behind the last good result; else its last good one before."""
+        past = self._pasts[run.job_id]
+        of_job = [p for p in past.runs if p.id in self._good.distances and p.id != run.id]
+        if of_job:
+            return of_job[0]
+        start = self._good.start
+        before = [p for p in past.good if p.id != run.id and p.ended_at <= (run.ended_at or run.started_at)]
+        well = [p for p in before if start is None or p.ended_at <= start.at]
+        return (well or before or [None])[0]
+
+    def _find_changes(self) -> None:
+        pairs = [(f, f.baseline) for f in self._findings.values() if f.is_new and f.baseline is not None]
+        jobs = [(f.run.job_id, _end(f.run)) for f, _ in pairs] + [(f.run.job_id, b.ended_at) for f, b in pairs]
+        code = facets_at(self._history, "job", jobs, CODE)
+        older = {
+            f.run.id: [p.id for p in self._pasts[f.run.job_id].good if p.ended_at < b.ended_at][:4] for f, b in pairs
+        }
+        asked = (
+            {f.run.id for f, _ in pairs} | {b.id for _, b in pairs} | {o for of_run in older.values() for o in of_run}
+        )
+        facets = run_facets(self._history, asked)
+        datasets: list[tuple[UUID, datetime]] = []
+        for f, b in pairs:
+            for version in self._bad.written[f.run.id]:
+                datasets += [(version.written_as, version.at), (version.written_as, b.ended_at)]
+        schemas = facets_at(self._history, "dataset", datasets, ["schema"])
+        for f, b in pairs:
+            f.code = code_changes(code[f.run.job_id, b.ended_at], code[f.run.job_id, _end(f.run)])
+            f.settings = setting_changes(
+                facets.get(b.id) or {}, facets.get(f.run.id) or {}, [facets.get(o) or {} for o in older[f.run.id]]
+            )
+            for version in self._bad.written[f.run.id]:
+                change = schema_change(
+                    schemas[version.written_as, b.ended_at].get("schema"),
+                    schemas[version.written_as, version.at].get("schema"),
+                )
+                if change:
+                    f.schemas[version.dataset] = change
+
+    def _find_amounts(self) -> None:
+        for found in self._findings.values():
+            if not found.is_new:
+                continue
+            past = self._pasts[found.run.job_id]
+            for version in self._bad.written[found.run.id]:
+                for word, amount, before in (
+                    ("rows", version.row_count, past.rows_before(version.dataset, found.run.id)),
+                    ("bytes", version.byte_size, past.bytes_before(version.dataset, found.run.id)),
+                ):
+                    odd = oddity(version.at, float(amount), before) if amount is not None else None
+                    if odd is not None and odd.strength and version.dataset not in found.volumes:
+                        found.volumes[version.dataset] = (word, odd)
+            if found.run.ended_at is not None:
+                seconds = (found.run.ended_at - found.run.started_at).total_seconds()
+                odd = oddity(found.run.ended_at, seconds, past.durations_before(found.run.id))
+                found.duration = odd if odd is not None and odd.strength else None
+
+    # What did not come
+
+    def _troubles(self) -> list[tuple[_Trouble, int, float]]:
+        """Jobs that did not deliver what was read in an older version instead, with what is left of the blame."""
+        reads = [(step.use.at, step.version, step.distance) for step in self._bad.steps if step.version is not None]
+        if self._bad.start is not None:
+            reads.append((self._failure.at, self._bad.start, 0))
+        upstream = self._upstream()
+        found: dict[UUID, tuple[_Trouble, int, float]] = {}
+        for at, version, distance in sorted(reads, key=lambda read: read[2]):
+            run = self._runs.get(version.run)
+            if run is None:
+                continue
+            trouble = self._trouble_of(run.job_id, version.at, at)
+            if trouble is None:
+                continue
+            above = self._troubles_above(run.job_id, upstream, at)
+            weight = 1.0 if not above else (0.35 if trouble.failed is None else 0.5)
+            _keep(found, trouble, distance, weight)
+            for further, steps in above:
+                is_last = not self._troubles_above(further.job, upstream, at)
+                _keep(found, further, distance + steps, 1.0 if is_last else 0.35)
+        return list(found.values())
+
+    def _trouble_of(self, job: UUID, last: datetime, now: datetime) -> _Trouble | None:
+        past = self._pasts.get(job)
+        if past is None:
+            return None
+        failed = past.failed_since(last, now)
+        if failed is not None:
+            return _Trouble(job, failed, last)
+        rhythm = cadence([moment for moment in past.ended_well() if moment <= last], last)
+        return _Trouble(job, None, last) if rhythm is not None and rhythm.is_late(last, now) else None
+
+    def _troubles_above(
+        self, job: UUID, upstream: Mapping[UUID, set[UUID]], now: datetime
+    ) -> list[tuple[_Trouble, int]]:
+        found: list[tuple[_Trouble, int]] = []
+        seen, layer, steps = {job}, [job], 0
+        while layer:
+            steps += 1
+            layer = [above for one in layer for above in upstream.get(one, ()) if above not in seen]
+            seen.update(layer)
+            still = []
+            for one in dict.fromkeys(layer):
+                ends = [end for end in self._pasts[one].ended_well() if end <= now]
+                trouble = self._trouble_of(one, ends[-1], now) if ends else None
+                if trouble is not None:
+                    found.append((trouble, steps))
+                    still.append(one)
+            # Beyond a job that did deliver, nobody waited.
+            layer = still
+        return found
+
+    def _upstream(self) -> dict[UUID, set[UUID]]:
+        """Which jobs make what a job reads."""
+        found: defaultdict[UUID, set[UUID]] = defaultdict(set)
+        for step in self._bad.steps:
+            reader = self._runs.get(step.use.reader)
+            writer = self._runs.get(step.version.run) if step.version is not None else None
+            if reader is not None and writer is not None and writer.job_id != reader.job_id:
+                found[reader.job_id].add(writer.job_id)
+        return found
+
+    def _trouble(self, trouble: _Trouble, distance: int, weight: float) -> Candidate:
+        kind = self._failure.question.kind
+        run = self._history.runs([trouble.failed.id])[trouble.failed.id] if trouble.failed is not None else None
+        told = run or next(run for run in self._runs.values() if run.job_id == trouble.job)
+        candidate = Candidate(trouble.job, told.namespace, told.name, run, distance)
+        last = f"{trouble.since:%Y-%m-%d %H:%M}"
+        if run is not None:
+            error = f": {_first_line(run.error_message)}" if run.error_message else ""
+            candidate.evidence.append(
+                Evidence(
+                    "run_failed",
+                    told.name,
+                    "COMPLETE",
+                    run.state,
+                    f"{told.name} ended with {run.state} at {_end(run):%H:%M}{error}; what was read is from {last}",
+                )
+            )
+        else:
+            candidate.evidence.append(
+                Evidence(
+                    "missing_run",
+                    told.name,
+                    last,
+                    None,
+                    f"{told.name} was due again after {last}, and did not run before the data was read",
+                )
+            )
+        strength = 0.9 * max(FIT["failed"][kind] if run is not None else 0.0, FIT["stale"][kind])
+        candidate.score = strength * weight * _PER_STEP**distance
+        if weight < 1:
+            candidate.reasons.append("something further upstream did not deliver either")
+        return candidate
+
+    # What it amounts to
+
+    def _judge(self, found: _Findings) -> Candidate:
+        run, kind = found.run, self._failure.question.kind
+        candidate = Candidate(run.job_id, run.namespace, run.name, run, found.distance)
+        if not found.is_new:
+            candidate.reasons.append("it was there when the test passed")
+            candidate.score = 0.01 * _PER_STEP**found.distance
+            return candidate
+        reach = self._reach(run.id)
+        effects = [*self._volume_effects(found, candidate), *self._schema_effects(found, candidate, reach)]
+        causes = [*self._code_causes(found, candidate, reach), *self._setting_causes(found, candidate)]
+        parts = [strength * FIT[name][kind] for name, strength in effects + causes]
+        strongest = max((strength * FIT[name][kind] for name, strength in effects), default=0.0)
+        if strongest > 0.3 and causes:
+            parts.append(0.5)
+            candidate.reasons.append("what changed goes with an effect")
+        if found.is_partial:
+            parts.append(0.85 * FIT["failed"][kind])
+            candidate.evidence.insert(
+                0,
+                Evidence(
+                    "run_failed",
+                    run.name,
+                    "COMPLETE",
+                    run.state,
+                    f"{run.name} ended with {run.state}"
+                    + (f": {_first_line(run.error_message)}" if run.error_message else ""),
+                ),
+            )
+        if found.duration is not None:
+            parts.append(0.05)
+            before, after = found.duration.usual, found.duration.amount
+            candidate.evidence.append(
+                Evidence(
+                    "duration",
+                    run.name,
+                    _time(before),
+                    _time(after),
+                    f"it took {_time(after)}, usually {_time(before)}",
+                )
+            )
+        parts.append(0.06 if found.distance == 0 else 0.02)
+        score = 0.0
+        for part in parts:
+            score = _or(score, part)
+        if reach is not None and not reach:
+            score *= 0.3
+            candidate.reasons.append("nothing of it is said to reach the column")
+        candidate.score = score * _PER_STEP**found.distance
+        return candidate
+
+    def _reach(self, run: UUID) -> frozenset[str] | None:
+        """The columns of what a run wrote that went into the one that is tested; None for not known."""
+        reached: frozenset[str] = frozenset()
+        for version in self._bad.written[run]:
+            columns = self._bad.columns.get(version.dataset)
+            if columns is None:
+                return None
+            reached |= columns
+        return reached
+
+    def _volume_effects(self, found: _Findings, candidate: Candidate) -> Iterable[tuple[str, float]]:
+        for dataset, (word, odd) in found.volumes.items():
+            explained = self._explains_volume(found.run.id, odd)
+            share = f"{odd.amount / max(odd.usual, 1):.0%} of what is usual"
+            candidate.evidence.append(
+                Evidence(
+                    "volume",
+                    self._names.get(dataset, ""),
+                    _count(odd.usual),
+                    _count(odd.amount),
+                    f"{_count(odd.amount)} {word} written, {share}"
+                    + (f"; {explained} accounts for it" if explained else ""),
+                )
+            )
+            if explained:
+                candidate.reasons.append("the amount was passed on, not caused here")
+            yield ("less" if odd.score < 0 else "more"), odd.strength * (_EXPLAINED if explained else 0.85)
+
+    def _explains_volume(self, run: UUID, odd: Oddity) -> str | None:
+        """What the run read that had changed by as much."""
+        for step in self._bad.reads_of(run):
+            above = self._findings.get(step.version.run) if step.version is not None else None
+            theirs = above.volumes.get(step.use.dataset) if above is not None else None
+            if theirs is not None:
+                ratio = theirs[1].log_ratio / odd.log_ratio if odd.log_ratio else 0.0
+                if ratio > 0.4:
+                    return self._names.get(step.use.dataset, "its input")
+        return None
+
+    def _schema_effects(
+        self, found: _Findings, candidate: Candidate, reach: frozenset[str] | None
+    ) -> Iterable[tuple[str, float]]:
+        for dataset, change in found.schemas.items():
+            words = [f"{name} is gone" for name in change.removed]
+            words += [f"{name} is {after}, was {before}" for name, before, after in change.retyped]
+            words += [f"{name} is new" for name in change.added]
+            explained = self._explains_schema(found.run.id, change)
+            candidate.evidence.append(
+                Evidence(
+                    "schema",
+                    self._names.get(dataset, ""),
+                    ", ".join([*change.removed, *(f"{n}: {b}" for n, b, _ in change.retyped)]),
+                    ", ".join([*change.added, *(f"{n}: {a}" for n, _, a in change.retyped)]),
+                    f"schema changed: {', '.join(words)}"
+                    + (f"; {explained} had changed so before" if explained else ""),
+                )
+            )
+            if not change.broken:
+                yield "schema", 0.08
+            elif explained:
+                candidate.reasons.append("the column vanished further upstream")
+                yield "schema", 0.85 * _EXPLAINED
+            else:
+                column = self._failure.question.column
+                hits = reach is None or bool(reach & change.broken) or column in change.broken
+                yield "schema", 0.85 if hits else 0.4
+
+    def _explains_schema(self, run: UUID, change: SchemaChange) -> str | None:
+        for step in self._bad.reads_of(run):
+            above = self._findings.get(step.version.run) if step.version is not None else None
+            theirs = above.schemas.get(step.use.dataset) if above is not None else None
+            if theirs is not None and theirs.broken and (theirs.broken & change.broken or theirs.added):
+                return self._names.get(step.use.dataset, "its input")
+        return None
+
+    def _code_causes(
+        self, found: _Findings, candidate: Candidate, reach: frozenset[str] | None
+    ) -> Iterable[tuple[str, float]]:
+        wanted = {name.lower() for name in reach or ()} | {self._failure.question.column.lower()} - {""}
+        strengths = []
+        for change in found.code:
+            candidate.evidence.append(
+                Evidence("code", found.run.name, change.before, change.after, _code_sentence(change))
+            )
+            strength = 0.5
+            if change.words and wanted:
+                strength = 0.8 if change.words & wanted else 0.3
+                if change.words & wanted:
+                    candidate.reasons.append("the change touches the column")
+            strengths.append(strength)
+        # A new version beside a new text is the same deploy.
+        if strengths:
+            yield "code", max(strengths)
+
+    def _setting_causes(self, found: _Findings, candidate: Candidate) -> Iterable[tuple[str, float]]:
+        for change in found.settings:
+            kind = "engine" if change.is_engine else "parameter"
+            candidate.evidence.append(
+                Evidence(
+                    kind,
+                    found.run.name,
+                    change.before,
+                    change.after,
+                    f"{change.path} of {change.facet} is {change.after}, was {change.before}",
+                )
+            )
+        if found.settings:
+            yield "setting", 0.5 if len(found.settings) <= 5 else 0.35
+
+    def _name(self) -> None:
+        wanted = {version.written_as for versions in self._bad.written.values() for version in versions}
+        rows = self._history.rows("SELECT id, dataset_name FROM {s}.datasets WHERE id = ANY (%s::uuid[])", list(wanted))
+        names = dict(rows)
+        for versions in self._bad.written.values():
+            for version in versions:
+                self._names.setdefault(version.dataset, names.get(version.written_as, ""))
+
+
+def _keep(found: dict[UUID, tuple[_Trouble, int, float]], trouble: _Trouble, distance: int, weight: float) -> None:
+    known = found.get(trouble.job)
+    if known is None or known[2] < weight:
+        found[trouble.job] = (trouble, distance, weight)
+
+
+def _end(run: Run) -> datetime:
+    return run.ended_at or run.started_at
+
+
+def _or(one: float, other: float) -> float:
+    """That one of two independent reasons holds."""
+    return 1 - (1 - one) * (1 - min(other, 0.99))
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0][:200] if text.strip() else ""
+
+
+def _code_sentence(change: CodeChange) -> str:
+    if change.facet == "sourceCodeLocation":
+        return f"new code version {change.after[:40]}, was {change.before[:40]}"
+    return "the SQL changed" if change.facet == "sql" else "the source code changed"
+
+
+def _count(amount: float) -> str:
+    return f"{round(amount):,}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def names(values: Sequence[Any]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,170 @@
+"""What differs between two looks at the same thing: a schema, code, an engine, parameters."""
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
+from typing import Any, Final
+
+import msgspec
+
+CODE: Final = ("sql", "sourceCode", "sourceCodeLocation")
+ENGINE: Final = ("processing_engine",)
+_OF_EVERY_RUN: Final = frozenset(
+    {
+        "parent",
+        "nominalTime",
+        "errorMessage",
+        "externalQuery",
+        "extractionError",
+        "test",
+        "jobDependencies",
+        "correlator_incidentContext",
+        "spark.logicalPlan",
+        "spark_unknown",
+        "outputStatistics",
+        "inputStatistics",
+    }
+)
+"""Run facets that say what happened, not how the run was set up."""
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\d+(?:\.\d+)?|\S")
+_MOST_LEAVES: Final = 400
+
+
+class SchemaChange(msgspec.Struct, frozen=True):
+    removed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    retyped: tuple[tuple[str, str, str], ...] = ()
+    """Name, type before, type after."""
+
+    @property
+    def broken(self) -> frozenset[str]:
+        """Columns that are not what they were."""
+        return frozenset(self.removed) | frozenset(name for name, _, _ in self.retyped)
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.added or self.retyped)
+
+
+def columns(schema: Any) -> dict[str, str]:
+    """Names and types of a schema facet, nested fields by their path."""
+    found: dict[str, str] = {}
+
+    def look(fields: Any, path: str) -> None:
+        for field in fields if isinstance(fields, list) else ():
+            if isinstance(field, dict) and isinstance(field.get("name"), str):
+                name = path + field["name"]
+                found[name] = str(field.get("type") or "").upper()
+                look(field.get("fields"), f"{name}.")
+
+    look(schema.get("fields") if isinstance(schema, dict) else None, "")
+    return found
+
+
+def schema_change(before: Any, after: Any) -> SchemaChange:
+    one, other = columns(before), columns(after)
+    if not one or not other:
+        return SchemaChange()
+    return SchemaChange(
+        removed=tuple(name for name in one if name not in other),
+        added=tuple(name for name in other if name not in one),
+        retyped=tuple(
+            (name, one[name], other[name])
+            for name in one
+            if name in other and one[name] != other[name] and one[name] and other[name]
+        ),
+    )
+
+
+class CodeChange(msgspec.Struct, frozen=True):
+    facet: str
+    before: str
+    after: str
+    words: frozenset[str]
+    """What was written where the two differ; empty when only a version tells."""
+
+
+def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[CodeChange]:
+    found = []
+    for facet in CODE:
+        one, other = _code(facet, before.get(facet)), _code(facet, after.get(facet))
+        if one and other and one != other:
+            words = frozenset() if facet == "sourceCodeLocation" else _different_words(one, other)
+            found.append(CodeChange(facet, one, other, words))
+    return found
+
+
+def _code(facet: str, body: Any) -> str:
+    if not isinstance(body, dict):
+        return ""
+    match facet:
+        case "sql":
+            return str(body.get("query") or "")
+        case "sourceCode":
+            return str(body.get("sourceCode") or "")
+        case _:
+            return str(body.get("version") or body.get("tag") or body.get("branch") or "")
+
+
+def _different_words(one: str, other: str) -> frozenset[str]:
+    before, after = _WORD.findall(one[:20_000].lower()), _WORD.findall(other[:20_000].lower())
+    found: set[str] = set()
+    for kind, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if kind != "equal":
+            # The words around count too: what is compared with what is on the same line.
+            found.update(before[max(0, a - 3) : b + 3], after[max(0, c - 3) : d + 3])
+    return frozenset(word for word in found if word[0].isalpha() or word[0] == "_")
+
+
+class SettingChange(msgspec.Struct, frozen=True):
+    facet: str
+    path: str
+    before: str
+    after: str
+
+    @property
+    def is_engine(self) -> bool:
+        return self.facet in ENGINE
+
+
+def setting_changes(
+    before: Mapping[str, Any], after: Mapping[str, Any], older: Iterable[Mapping[str, Any]]
+) -> list[SettingChange]:
+    """How a run was set up, compared with another of its job; what changes from run to run anyway does not count."""
+    one, other = _leaves(before), _leaves(after)
+    history = [_leaves(facets) for facets in older]
+    found = []
+    for key in sorted(one.keys() | other.keys()):
+        was, is_ = one.get(key), other.get(key)
+        if was == is_ or was is None or is_ is None:
+            continue
+        seen = [leaves[key] for leaves in history if key in leaves]
+        if seen and sum(value != was for value in seen) * 2 >= len(seen):
+            continue
+        found.append(SettingChange(key[0], key[1], was, is_))
+    return found
+
+
+def _leaves(facets: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    found: dict[tuple[str, str], str] = {}
+
+    def look(facet: str, path: str, value: Any) -> None:
+        if len(found) >= _MOST_LEAVES:
+            return
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                if name not in ("_producer", "_schemaURL", "_deleted"):
+                    look(facet, f"{path}.{name}" if path else name, inner)
+        elif isinstance(value, list):
+            named = [item for item in value if isinstance(item, dict) and ("name" in item or "key" in item)]
+            for item in named:
+                rest = {k: v for k, v in item.items() if k not in ("name", "key")}
+                look(facet, f"{path}.{item.get('name') or item.get('key')}", rest)
+            if not named:
+                found[facet, path] = msgspec.json.encode(value).decode()[:200]
+        elif value is not None:
+            found[facet, path] = str(value)[:200]
+
+    for facet, body in facets.items():
+        if facet not in _OF_EVERY_RUN:
+            look(facet, "", body)
+    return found

@@ -1,0 +1,414 @@
+"""What the facts say of runs, reads and writes, fetched in sets: a layer of a walk is a handful of queries, whatever its
+width.
+
+Datasets are meant by their class: all names of one dataset are one.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+import psycopg
+
+from correlator.rulebook.formats import Instant
+from correlator.rulebook.versions import Kin, Read, Write, responsible_write
+
+LONG_RUNNING: Final = ("STREAMING", "SERVICE")
+
+
+class Run(msgspec.Struct, frozen=True, eq=False):
+    id: UUID
+    job_id: UUID
+    namespace: str
+    name: str
+    run_id: str
+    state: str
+    started_at: datetime
+    ended_at: datetime | None
+    nominal_time: datetime | None
+    parent: UUID | None
+    root: UUID | None
+    processing_type: str
+    job_type: str
+    states_lineage: bool
+    has_results: bool
+    error_message: str
+    producer: str
+
+    @property
+    def kin(self) -> Kin:
+        return Kin(
+            self.id.bytes,
+            None if self.parent is None else self.parent.bytes,
+            (self.root or self.parent or self.id).bytes if self.parent is not None else None,
+        )
+
+    @property
+    def is_long(self) -> bool:
+        return self.processing_type.upper() in LONG_RUNNING
+
+    @property
+    def is_test(self) -> bool:
+        return self.job_type.upper() == "TEST"
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A write: what a dataset was from then on."""
+
+    dataset: UUID
+    """By its class."""
+    run: UUID
+    at: datetime
+    written_as: UUID = msgspec.field(default_factory=lambda: UUID(int=0))
+    """The dataset by the name that the run used."""
+    row_count: int | None = None
+    byte_size: int | None = None
+    name: str | None = None
+    """The version as the producer calls it."""
+    kind: str = "complete"
+
+    @property
+    def key(self) -> tuple[UUID, UUID, datetime]:
+        return self.dataset, self.run, self.at
+
+
+class Use(msgspec.Struct, frozen=True):
+    """That a run reads a dataset."""
+
+    reader: UUID
+    dataset: UUID
+    """By its class."""
+    at: datetime
+    version: str | None = None
+    of_own_output: bool = False
+    is_test: bool = False
+    """Whether the reader only looks."""
+
+
+class History:
+    """One look at the facts, through one connection. What was fetched is not fetched again."""
+
+    def __init__(self, connection: psycopg.Connection[Any], schema: str = "facts") -> None:
+        self.connection = connection
+        self.schema = schema
+        self._runs: dict[UUID, Run] = {}
+        self._classes: dict[UUID, UUID] = {}
+        self._members: dict[UUID, list[UUID]] = {}
+        self._families: dict[UUID, list[_Candidate]] = {}
+
+    def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Tables of the facts are named as `{s}.table`."""
+        return self.connection.execute(query.replace("{s}", self.schema).encode(), parameters).fetchall()
+
+    # Names
+
+    def classes(self, datasets: Iterable[UUID]) -> dict[UUID, UUID]:
+        """The class of each."""
+        wanted = list(dict.fromkeys(datasets))
+        unknown = [dataset for dataset in wanted if dataset not in self._classes]
+        if unknown:
+            self._classes.update((dataset, dataset) for dataset in unknown)
+            rows = self.rows(
+                "SELECT dataset_id, class_id FROM {s}.dataset_classes WHERE dataset_id = ANY (%s::uuid[])", unknown
+            )
+            self._classes.update(rows)
+        return {dataset: self._classes[dataset] for dataset in wanted}
+
+    def members(self, classes: Iterable[UUID]) -> dict[UUID, list[UUID]]:
+        """The datasets of each class, by the names that events use."""
+        wanted = list(dict.fromkeys(classes))
+        unknown = [class_id for class_id in wanted if class_id not in self._members]
+        if unknown:
+            found: defaultdict[UUID, list[UUID]] = defaultdict(list)
+            for class_id, dataset in self.rows(
+                "SELECT class_id, dataset_id FROM {s}.dataset_classes WHERE class_id = ANY (%s::uuid[]) ORDER BY 2",
+                unknown,
+            ):
+                found[class_id].append(dataset)
+                self._classes[dataset] = class_id
+            for class_id in unknown:
+                self._members[class_id] = found.get(class_id) or [class_id]
+        return {class_id: self._members[class_id] for class_id in wanted}
+
+    # Runs
+
+    def runs(self, ids: Iterable[UUID]) -> dict[UUID, Run]:
+        wanted = list(dict.fromkeys(ids))
+        unknown = [run for run in wanted if run not in self._runs]
+        if unknown:
+            self._keep(self.rows(_RUNS.format("run.id = ANY (%s::uuid[])"), unknown))
+        return {run: self._runs[run] for run in wanted if run in self._runs}
+
+    def _keep(self, rows: Iterable[Sequence[Any]]) -> list[Run]:
+        kept = [Run(*row) for row in rows]
+        self._runs.update((run.id, run) for run in kept)
+        return kept
+
+    def last_ended(
+        self, wanted: Sequence[tuple[UUID, datetime]], number: int
+    ) -> dict[tuple[UUID, datetime], list[Run]]:
+        """Of each job the last runs that had ended before a moment, the latest first."""
+        if not wanted:
+            return {}
+        found: dict[tuple[UUID, datetime], list[Run]] = {key: [] for key in wanted}
+        query = (
+            """
+            WITH asked AS (
+                SELECT * FROM unnest(%s::uuid[], %s::timestamptz[]) WITH ORDINALITY AS asked (job_id, at, number)
+            )
+            SELECT asked.number, ended.* FROM asked CROSS JOIN LATERAL ("""
+            + _RUNS.format("run.job_id = asked.job_id AND run.ended_at < asked.at")
+            + """ ORDER BY run.ended_at DESC, run.id DESC LIMIT %s) AS ended ORDER BY 1, ended.ended_at DESC, ended.id DESC
+        """
+        )
+        keys = list(found)
+        rows = self.rows(query, [job for job, _ in keys], [at for _, at in keys], number)
+        for row, run in zip(rows, self._keep(row[1:] for row in rows), strict=True):
+            found[keys[row[0] - 1]].append(run)
+        return found
+
+    # Reads and writes
+
+    def inputs(self, runs: Iterable[UUID]) -> dict[UUID, list[Use]]:
+        """What each run reads."""
+        found: dict[UUID, list[Use]] = {run: [] for run in runs}
+        rows = self.rows(
+            "SELECT job_run_id, dataset_id, used_at, dataset_version FROM {s}.lineage_edges "
+            "WHERE job_run_id = ANY (%s::uuid[]) AND edge_type = 'input' ORDER BY job_run_id, dataset_id",
+            list(found),
+        )
+        classes = self.classes(dataset for _, dataset, _, _ in rows)
+        known = self.runs(found)
+        for run, dataset, at, version in rows:
+            use = Use(run, classes[dataset], at, version, is_test=known[run].is_test)
+            if all(use.dataset != other.dataset for other in found[run]):
+                found[run].append(use)
+        return found
+
+    def outputs(self, runs: Iterable[UUID]) -> dict[UUID, list["Output"]]:
+        found: dict[UUID, list[Output]] = {run: [] for run in runs}
+        rows = self.rows(
+            "SELECT job_run_id, dataset_id, used_at, row_count, byte_size, sources_told_by FROM {s}.lineage_edges "
+            "WHERE job_run_id = ANY (%s::uuid[]) AND edge_type = 'output' ORDER BY job_run_id, dataset_id",
+            list(found),
+        )
+        classes = self.classes(row[1] for row in rows)
+        for run, dataset, *rest in rows:
+            found[run].append(Output(run, classes[dataset], dataset, *rest))
+        return found
+
+    def bind(self, uses: Sequence[Use]) -> list[Version | None]:
+        """The version that each read saw, by the rules of `rulebook.versions`."""
+        if not uses:
+            return []
+        members = self.members(use.dataset for use in uses)
+        readers = self.runs(use.reader for use in uses)
+        candidates: list[list[_Candidate]] = [[] for _ in uses]
+        self._last_before(uses, members, candidates)
+        self._named(uses, members, candidates)
+        self._of_families(uses, members, readers, candidates)
+        self._own(uses, members, candidates)
+        return [_bound(use, readers.get(use.reader), of_use) for use, of_use in zip(uses, candidates, strict=True)]
+
+    def _last_before(
+        self, uses: Sequence[Use], members: Mapping[UUID, list[UUID]], candidates: list[list["_Candidate"]]
+    ) -> None:
+        asked = [(n, dataset, use.at, use.reader) for n, use in enumerate(uses) for dataset in members[use.dataset]]
+        columns = [list(column) for column in zip(*asked, strict=True)]
+        for number, *rest in self.rows(_LAST_BEFORE, *columns):
+            candidates[number].append(_Candidate(*rest))
+
+    def _named(
+        self, uses: Sequence[Use], members: Mapping[UUID, list[UUID]], candidates: list[list["_Candidate"]]
+    ) -> None:
+        asked = [
+            (n, dataset, use.version)
+            for n, use in enumerate(uses)
+            if use.version is not None
+            for dataset in members[use.dataset]
+        ]
+        if asked:
+            columns = [list(column) for column in zip(*asked, strict=True)]
+            for number, *rest in self.rows(_NAMED, *columns):
+                candidates[number].append(_Candidate(*rest))
+
+    def _of_families(
+        self,
+        uses: Sequence[Use],
+        members: Mapping[UUID, list[UUID]],
+        readers: Mapping[UUID, Run],
+        candidates: list[list["_Candidate"]],
+    ) -> None:
+        kins = {
+            kin for use in uses if (run := readers.get(use.reader)) for kin in (run.parent, run.root) if kin is not None
+        }
+        unknown = [kin for kin in kins if kin not in self._families]
+        if unknown:
+            for kin in unknown:
+                self._families[kin] = []
+            for kin, *rest in self.rows(_OF_FAMILIES, unknown):
+                self._families[kin].append(_Candidate(*rest))
+        for use, of_use in zip(uses, candidates, strict=True):
+            run = readers.get(use.reader)
+            if run is None or use.of_own_output:
+                continue
+            names = members[use.dataset]
+            for kin in {run.parent, run.root} - {None}:
+                of_use += [write for write in self._families[kin] if write.dataset in names]
+
+    def _own(
+        self, uses: Sequence[Use], members: Mapping[UUID, list[UUID]], candidates: list[list["_Candidate"]]
+    ) -> None:
+        own = {use.reader for use in uses if use.of_own_output}
+        if not own:
+            return
+        outputs = self.outputs(own)
+        runs = self.runs(own)
+        for use, of_use in zip(uses, candidates, strict=True):
+            if use.of_own_output:
+                run = runs[use.reader]
+                of_use += [out.candidate(run) for out in outputs[use.reader] if out.name in members[use.dataset]]
+
+    def sources(self, runs: Iterable[UUID]) -> dict[UUID, list["ColumnEdge"]]:
+        """What each run says of where its columns come from."""
+        found: defaultdict[UUID, list[ColumnEdge]] = defaultdict(list)
+        rows = self.rows(_SOURCES, list(dict.fromkeys(runs)))
+        classes = self.classes(dataset for row in rows for dataset in (row[1], row[3]))
+        for run, target, target_field, source, source_field, origin in rows:
+            found[run].append(ColumnEdge(classes[target], target_field, classes[source], source_field, origin))
+        return dict(found)
+
+
+class Output(msgspec.Struct, frozen=True):
+    run: UUID
+    dataset: UUID
+    name: UUID
+    at: datetime | None
+    row_count: int | None
+    byte_size: int | None
+    told_by: int | None
+
+    def candidate(self, run: Run) -> "_Candidate":
+        """As the run itself knows it, even if it FAILed."""
+        at = self.at or run.ended_at or run.started_at
+        kind = "attempt" if self.at is None else "complete"
+        return _Candidate(run.id, self.name, at, self.row_count, self.byte_size, None, run.parent, run.root, kind)
+
+
+class ColumnEdge(msgspec.Struct, frozen=True):
+    target: UUID
+    target_field: str
+    source: UUID
+    source_field: str
+    origin: int
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    run: UUID
+    dataset: UUID
+    at: datetime
+    row_count: int | None
+    byte_size: int | None
+    version: str | None
+    parent: UUID | None
+    root: UUID | None
+    kind: str
+
+    @property
+    def write(self) -> Write:
+        parent = None if self.parent is None else self.parent.bytes
+        root = parent if self.root is None else self.root.bytes
+        return Write(Kin(self.run.bytes, parent, root), _instant(self.at), self.kind, self.version)  # type: ignore[arg-type]
+
+
+def _bound(use: Use, reader: Run | None, candidates: Sequence[_Candidate]) -> Version | None:
+    by_write: dict[Write, _Candidate] = {}
+    for candidate in candidates:
+        by_write.setdefault(candidate.write, candidate)
+    kin = Kin(use.reader.bytes) if reader is None else reader.kin
+    read = Read(kin, _instant(use.at), use.version, use.of_own_output, looks_ahead=use.is_test)
+    write = responsible_write(read, list(by_write))
+    if write is None:
+        return None
+    found = by_write[write]
+    return Version(
+        use.dataset, found.run, found.at, found.dataset, found.row_count, found.byte_size, found.version, found.kind
+    )
+
+
+_EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+def _instant(at: datetime) -> Instant:
+    delta = at - _EPOCH
+    return Instant((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds)
+
+
+_RUNS: Final = """
+SELECT run.id, run.job_id, run.job_namespace, run.job_name, run.run_id, run.current_state, run.started_at, run.ended_at,
+       run.nominal_time, run.parent_job_run_id, run.root_job_run_id, coalesce(run.processing_type, ''),
+       coalesce(run.job_type, ''), run.states_lineage, run.has_results, coalesce(run.error_message, ''), run.producer
+FROM {{s}}.job_runs AS run WHERE {}
+"""
+
+# What a run that only looks at data writes, such as dbt's audit tables, is nobody's version.
+_LAST_BEFORE: Final = """
+SELECT asked.number, written.* FROM unnest(%s::int[], %s::uuid[], %s::timestamptz[], %s::uuid[])
+    AS asked (number, dataset_id, at, reader)
+CROSS JOIN LATERAL (
+    (SELECT edge.job_run_id, edge.dataset_id, edge.used_at, edge.row_count, edge.byte_size, edge.dataset_version,
+            run.parent_job_run_id, run.root_job_run_id,
+            CASE WHEN run.current_state = 'COMPLETE' THEN 'complete' ELSE 'partial' END
+     FROM {s}.lineage_edges AS edge JOIN {s}.job_runs AS run ON run.id = edge.job_run_id
+     WHERE edge.dataset_id = asked.dataset_id AND edge.edge_type = 'output' AND edge.used_at <= asked.at
+       AND edge.job_run_id <> asked.reader AND upper(coalesce(run.job_type, '')) <> 'TEST'
+     ORDER BY edge.used_at DESC, edge.job_run_id DESC LIMIT 1)
+    UNION ALL
+    (SELECT running.job_run_id, running.dataset_id, running.at, running.row_count, running.byte_size, NULL,
+            run.parent_job_run_id, run.root_job_run_id, 'running'
+     FROM {s}.running_writes AS running JOIN {s}.job_runs AS run ON run.id = running.job_run_id
+     WHERE running.dataset_id = asked.dataset_id AND running.at <= asked.at AND running.job_run_id <> asked.reader
+       AND (running.row_count > 0 OR upper(coalesce(run.processing_type, '')) IN ('STREAMING', 'SERVICE'))
+     ORDER BY running.at DESC, running.job_run_id DESC LIMIT 1)
+) AS written
+"""
+
+_NAMED: Final = """
+SELECT asked.number, edge.job_run_id, edge.dataset_id, edge.used_at, edge.row_count, edge.byte_size,
+       edge.dataset_version, run.parent_job_run_id, run.root_job_run_id,
+       CASE WHEN run.current_state = 'COMPLETE' THEN 'complete' ELSE 'partial' END
+FROM unnest(%s::int[], %s::uuid[], %s::text[]) AS asked (number, dataset_id, version)
+JOIN {s}.lineage_edges AS edge ON edge.dataset_version = asked.version AND edge.edge_type = 'output'
+    AND edge.dataset_version IS NOT NULL AND edge.dataset_id = asked.dataset_id
+JOIN {s}.job_runs AS run ON run.id = edge.job_run_id
+WHERE edge.used_at IS NOT NULL
+"""
+
+_OF_FAMILIES: Final = """
+WITH kin AS (SELECT unnest(%s::uuid[]) AS id), family AS (
+    SELECT kin.id AS kin, run.id, run.parent_job_run_id, run.root_job_run_id, run.current_state, run.job_type
+    FROM kin JOIN {s}.job_runs AS run ON run.parent_job_run_id = kin.id
+    UNION
+    SELECT kin.id, run.id, run.parent_job_run_id, run.root_job_run_id, run.current_state, run.job_type
+    FROM kin JOIN {s}.job_runs AS run ON run.root_job_run_id = kin.id
+    UNION
+    SELECT kin.id, run.id, run.parent_job_run_id, run.root_job_run_id, run.current_state, run.job_type
+    FROM kin JOIN {s}.job_runs AS run ON run.id = kin.id
+)
+SELECT family.kin, edge.job_run_id, edge.dataset_id, edge.used_at, edge.row_count, edge.byte_size,
+       edge.dataset_version, family.parent_job_run_id, family.root_job_run_id,
+       CASE WHEN family.current_state = 'COMPLETE' THEN 'complete' ELSE 'partial' END
+FROM family JOIN {s}.lineage_edges AS edge ON edge.job_run_id = family.id AND edge.edge_type = 'output'
+WHERE edge.used_at IS NOT NULL AND upper(coalesce(family.job_type, '')) <> 'TEST'
+"""
+
+_SOURCES: Final = """
+SELECT run.job_run_id, mapping.target_id, mapping.target_field, mapping.source_id, mapping.source_field, mapping.origin
+FROM {s}.run_column_mappings AS run
+CROSS JOIN LATERAL unnest(run.mapping_ids) AS of_run (mapping_id)
+JOIN {s}.column_mappings AS mapping ON mapping.id = of_run.mapping_id
+WHERE run.job_run_id = ANY (%s::uuid[]) AND mapping.target_kind = 'dataset' AND mapping.source_kind = 'dataset'
+"""

@@ -1,0 +1,149 @@
+"""An incident as it stands in the tables, and what there is to explain about it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from correlator.correlation.causes import Failure
+from correlator.correlation.history import History, Use, Version
+from correlator.correlation.questions import Question, question
+
+
+class Incident(msgspec.Struct, frozen=True):
+    id: UUID
+    kind: str
+    subject_id: UUID
+    root_id: UUID | None
+    dataset_id: UUID | None
+    job_run_id: UUID
+    """The run of the first failure."""
+    opened_at: datetime
+    last_failed_at: datetime
+    resolved_at: datetime | None
+    resolved_by: str | None
+    severity: str
+    failures: int
+
+
+def incidents_of(history: History, ids: Sequence[UUID]) -> dict[UUID, Incident]:
+    """By the ids of any of their failures."""
+    rows = history.rows(_INCIDENTS, list(ids))
+    return {row[0]: Incident(*row[1:]) for row in rows}
+
+
+class _Result(msgspec.Struct, frozen=True):
+    incident_id: UUID
+    run_id: UUID
+    at: datetime
+    name: str
+    column: str
+    of_own_output: bool
+    good_run_id: UUID | None
+    good_own_output: bool | None
+
+
+def failures_of(history: History, incidents: Sequence[Incident]) -> dict[UUID, Failure]:
+    """What there is to explain, for the first failure of each; nothing where no dataset is known."""
+    found = _of_tests(history, [one for one in incidents if one.kind == "test" and one.dataset_id is not None])
+    found.update(_of_runs(history, [one for one in incidents if one.kind == "run"]))
+    return found
+
+
+def _of_tests(history: History, incidents: Sequence[Incident]) -> dict[UUID, Failure]:
+    if not incidents:
+        return {}
+    by_id = {one.id: one for one in incidents}
+    results = [_Result(*row) for row in history.rows(_RESULTS, list(by_id))]
+    readers = [run for one in results for run in (one.run_id, one.good_run_id) if run is not None]
+    runs = history.runs(readers)
+    versions = _versions_read(history, [(run, by_id[one.incident_id].dataset_id) for one in results for run in (one.run_id, one.good_run_id) if run is not None])
+    classes = history.classes(one.dataset_id for one in incidents if one.dataset_id is not None)
+    found = {}
+    for one in results:
+        dataset = by_id[one.incident_id].dataset_id
+        if dataset is None or one.run_id not in runs:
+            continue
+
+        def use(run: UUID, *, own: bool, dataset: UUID = dataset) -> Use:
+            at = runs[run].started_at
+            return Use(run, classes[dataset], at, versions.get((run, dataset)), own, is_test=True)
+
+        bad = use(one.run_id, own=one.of_own_output)
+        good = use(one.good_run_id, own=bool(one.good_own_output)) if one.good_run_id in runs else None
+        found[one.incident_id] = Failure(question(one.name, one.column), classes[dataset], bad, good, bad.at)
+    return found
+
+
+def _versions_read(history: History, reads: Sequence[tuple[UUID, UUID | None]]) -> dict[tuple[UUID, UUID], str]:
+    rows = history.rows(
+        "SELECT edge.job_run_id, edge.dataset_id, edge.dataset_version "
+        "FROM unnest(%s::uuid[], %s::uuid[]) AS asked (job_run_id, dataset_id) "
+        "JOIN {s}.lineage_edges AS edge USING (job_run_id, dataset_id) "
+        "WHERE edge.edge_type = 'input' AND edge.dataset_version IS NOT NULL",
+        [run for run, _ in reads],
+        [dataset for _, dataset in reads],
+    )
+    return {(run, dataset): version for run, dataset, version in rows}
+
+
+def _of_runs(history: History, incidents: Sequence[Incident]) -> dict[UUID, Failure]:
+    """A run that failed: what it would have written, against what the job wrote when it last ended well."""
+    if not incidents:
+        return {}
+    last = {
+        one.id: good
+        for one in incidents
+        for good in [next((run for run in history.last_ended([(one.subject_id, one.opened_at)], 20)[one.subject_id, one.opened_at] if run.state == "COMPLETE"), None)]
+    }
+    runs = history.runs([one.job_run_id for one in incidents])
+    outputs = history.outputs([*runs, *(run.id for run in last.values() if run is not None)])
+    found = {}
+    for one in incidents:
+        good = last[one.id]
+        made = [
+            Version(out.dataset, run.id, run.ended_at or run.started_at, out.name, out.row_count, out.byte_size, None, "attempt")
+            for run in (runs.get(one.job_run_id), good)
+            if run is not None
+            for out in outputs[run.id][:1]
+        ]
+        if made:
+            well = made[1] if len(made) > 1 else None
+            found[one.id] = Failure(Question("run", ""), made[0].dataset, made[0], well, one.opened_at)
+    return found
+
+
+_INCIDENTS: Final = """
+SELECT failure.id, incident.id, incident.kind, coalesce(incident.test_id, incident.job_id), incident.root_id,
+       incident.dataset_id, incident.job_run_id, incident.opened_at, incident.last_failed_at, incident.resolved_at,
+       incident.resolved_by, incident.severity, incident.failures
+FROM {s}.failures AS failure JOIN {s}.incidents AS incident ON incident.id = failure.incident_id
+WHERE failure.id = ANY (%s::uuid[])
+"""
+
+_RESULTS: Final = """
+SELECT incident.id, said.job_run_id, said.event_time, said.test_name, said.column_name, said.of_own_output,
+       passed.job_run_id, passed.of_own_output
+FROM {s}.incidents AS incident
+JOIN {s}.standing_results AS said ON said.test_id = incident.test_id AND said.job_run_id = incident.job_run_id
+LEFT JOIN LATERAL (
+    SELECT job_run_id, of_own_output FROM (
+        (SELECT job_run_id, of_own_output, event_time FROM {s}.test_results AS good
+         WHERE good.test_id = incident.test_id AND good.status = 'pass' AND good.dataset_id IS NOT NULL
+           AND good.event_time <= said.event_time AND good.job_run_id <> said.job_run_id
+         ORDER BY good.event_time DESC, good.job_run_id DESC LIMIT 1)
+        UNION ALL
+        (SELECT job_run_id, false, event_time FROM {s}.implied_results AS good
+         WHERE good.test_id = incident.test_id AND good.status = 'pass' AND good.event_time <= said.event_time
+           AND good.job_run_id <> said.job_run_id
+         ORDER BY good.event_time DESC, good.job_run_id DESC LIMIT 1)
+    ) AS either ORDER BY event_time DESC LIMIT 1
+) AS passed ON true
+WHERE incident.id = ANY (%s::uuid[])
+"""
+
+
+def any_of(values: Sequence[Any]) -> bool:
+    return bool(values)

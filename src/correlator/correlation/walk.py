@@ -1,0 +1,157 @@
+"""Upstream, version by version: what a version was made of, what that was made of, and so on."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from correlator.correlation.history import ColumnEdge, History, Output, Run, Use, Version
+
+EXPLICIT: Final = 0
+"""Who says so: a lineage facet. It says all there is to say."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How far a walk goes. When it stops for one of these, it says so."""
+
+    depth: int = 20
+    runs: int = 500
+
+
+class Step(msgspec.Struct, frozen=True):
+    """That a run read a version, or a dataset that nobody is known to have written."""
+
+    use: Use
+    version: Version | None
+    distance: int
+    """Of the version from where the walk began."""
+
+
+class Trace(msgspec.Struct):
+    """What a walk from one version has found."""
+
+    start: Version | None
+    distances: dict[UUID, int] = msgspec.field(default_factory=dict)
+    """Of each run that wrote something that went into the start: how many jobs away it is."""
+    written: dict[UUID, list[Version]] = msgspec.field(default_factory=dict)
+    """What these runs wrote that went into the start."""
+    steps: list[Step] = msgspec.field(default_factory=list)
+    columns: dict[UUID, frozenset[str] | None] = msgspec.field(default_factory=dict)
+    """Of each dataset the columns that went into those asked for; None for all of them, or for not known."""
+    is_cut: bool = False
+    """Whether there is more than the limits allowed."""
+
+    def reads_of(self, run: UUID) -> list[Step]:
+        return [step for step in self.steps if step.use.reader == run]
+
+    def versions_of(self, dataset: UUID) -> list[Version]:
+        found = {v.key: v for versions in self.written.values() for v in versions if v.dataset == dataset}
+        return sorted(found.values(), key=lambda version: (version.at, version.run))
+
+
+def walk(
+    history: History,
+    starts: Sequence[tuple[Version | None, frozenset[str] | None]],
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+) -> list[Trace]:
+    """From each start, all at once: a layer of all of them is one set of questions."""
+    traces = [Trace(start) for start, _ in starts]
+    frontier: list[dict[UUID, list[Version]]] = []
+    for trace, (start, columns) in zip(traces, starts, strict=True):
+        layer: dict[UUID, list[Version]] = {}
+        if start is not None:
+            trace.columns[start.dataset] = columns
+            _arrive(trace, layer, start, 0)
+        frontier.append(layer)
+    distance = 0
+    while any(frontier) and distance < limits.depth:
+        distance += 1
+        runs = {run for layer in frontier for run in layer}
+        known = history.runs(runs)
+        inputs = history.inputs(runs)
+        outputs = history.outputs(runs)
+        sources = history.sources(runs)
+        asked: list[tuple[int, Use]] = []
+        for number, (trace, layer) in enumerate(zip(traces, frontier, strict=True)):
+            for run, versions in layer.items():
+                uses = _feeding(known.get(run), inputs[run], outputs[run], sources.get(run, []), versions)
+                _reach(trace, versions, uses, sources.get(run, []))
+                asked += [(number, use) for use in uses]
+        bound = history.bind([use for _, use in asked])
+        frontier = [{} for _ in traces]
+        for (number, use), version in zip(asked, bound, strict=True):
+            trace = traces[number]
+            trace.steps.append(Step(use, version, distance))
+            if version is None:
+                continue
+            if len(trace.distances) >= limits.runs and version.run not in trace.distances:
+                trace.is_cut = True
+                continue
+            _arrive(trace, frontier[number], version, distance)
+    for trace, layer in zip(traces, frontier, strict=True):
+        trace.is_cut = trace.is_cut or bool(layer)
+    return traces
+
+
+def _arrive(trace: Trace, layer: dict[UUID, list[Version]], version: Version, distance: int) -> None:
+    known = trace.written.setdefault(version.run, [])
+    if any(version.key == other.key for other in known):
+        return
+    known.append(version)
+    trace.distances.setdefault(version.run, distance)
+    layer.setdefault(version.run, []).append(version)
+
+
+def _feeding(
+    run: Run | None,
+    inputs: Sequence[Use],
+    outputs: Sequence[Output],
+    sources: Sequence[ColumnEdge],
+    versions: Sequence[Version],
+) -> list[Use]:
+    """Which of a run's inputs went into what it wrote.
+
+    Where a lineage facet speaks, those that it names. A columnLineage facet may leave out what only filters or joins,
+    so beside it every input counts; but it may also name inputs that `inputs` leaves out, and those are among them.
+    """
+    if run is None:
+        return []
+    targets = {version.dataset for version in versions}
+    told = {output.told_by for output in outputs if output.dataset in targets}
+    if not run.states_lineage and EXPLICIT not in told:
+        return list(inputs)
+    named = {edge.source for edge in sources if edge.target in targets and edge.origin == EXPLICIT}
+    return [use for use in inputs if use.dataset in named]
+
+
+def _reach(trace: Trace, versions: Sequence[Version], uses: Sequence[Use], sources: Sequence[ColumnEdge]) -> None:
+    """Carry the columns that are asked for over to what they were made of."""
+    for version in versions:
+        wanted = trace.columns.get(version.dataset)
+        edges = [edge for edge in sources if edge.target == version.dataset]
+        for use in uses:
+            of_source = [edge for edge in edges if edge.source == use.dataset]
+            reached: frozenset[str] | None = None
+            if wanted is not None and edges:
+                reached = frozenset(
+                    edge.source_field for edge in of_source if edge.target_field in wanted or edge.target_field == ""
+                )
+                if "" in reached:
+                    reached = None
+            before = trace.columns.get(use.dataset, frozenset())
+            trace.columns[use.dataset] = None if before is None or reached is None else before | reached
+
+
+def family_of(trace: Trace, runs: Mapping[UUID, Run]) -> dict[UUID, list[UUID]]:
+    """The runs of each job."""
+    found: dict[UUID, list[UUID]] = {}
+    for run in trace.distances:
+        if run in runs:
+            found.setdefault(runs[run].job_id, []).append(run)
+    return found
+
+
+def earliest(moments: Sequence[datetime | None]) -> datetime | None:
+    return min((moment for moment in moments if moment is not None), default=None)
