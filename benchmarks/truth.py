@@ -1,0 +1,207 @@
+"""How often the answer is right: histories with faults whose causes are known, beside the answer "the latest run of the
+producing job".
+
+The events of each history are judged, folded and merged in a few batches, without Spark; then each first failure of a
+test is explained and held against the truth of the simulator.
+
+    python -m benchmarks.truth --histories 60
+"""
+
+import argparse
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+
+from benchmarks.merge import new_database
+from correlator.correlation.causes import Explanation, explain
+from correlator.correlation.history import History
+from correlator.correlation.incidents import failures_of, incidents_of
+from correlator.demo.faults import Truth
+from correlator.demo.scenario import Play, Scenario
+from correlator.rulebook.decode import judge
+from correlator.rulebook.events import Event, Rejection
+from correlator.rulebook.fold import fold_batch
+from correlator.rulebook.identity import job_run_key
+from correlator.store.database import Database
+from correlator.store.merge import Batch, merge
+from correlator.store.staging import begin, prepare, stage
+
+SOURCE = "truth"
+
+
+class Judged(NamedTuple):
+    truth: Truth
+    explanation: Explanation | None
+    seed: int
+    direct: bool
+    place: int | None
+    """Of the root among the candidates, from 1."""
+    baseline: bool
+    seconds: float
+
+
+def load(connection: psycopg.Connection[Any], events: list[Event], batches: int) -> None:
+    prepare(connection, SOURCE)
+    size = -(-len(events) // batches)
+    for number in range(batches):
+        attempt = begin(connection, SOURCE)
+        part = events[number * size : (number + 1) * size]
+        stage(connection, attempt, fold_batch(part))
+        merge(connection, attempt, Batch(query_id=SOURCE, batch_id=number, source=SOURCE, read=0, applied=0))
+
+
+def played(scenario: Scenario) -> tuple[list[Event], list[Truth]]:
+    play = Play(scenario)
+    events = []
+    for sent in play:
+        verdict = judge(sent.raw)
+        assert not isinstance(verdict, Rejection), verdict.errors
+        events.append(verdict)
+    return events, play.truths
+
+
+@contextmanager
+def emptied(database: Database) -> Iterator[psycopg.Connection[Any]]:
+    """Each history in a transaction of its own, which is taken back."""
+    with database.connect("truth", autocommit=True) as connection, connection.transaction(force_rollback=True):
+        yield connection
+
+
+def judged(connection: psycopg.Connection[Any], truths: list[Truth], seed: int) -> Iterator[Judged]:
+    for truth in truths:
+        if not truth.is_first:
+            continue
+        history = History(connection)
+        failure = failure_of(history, truth)
+        began = time.perf_counter()
+        explanation = None
+        if failure is not None:
+            incident = incidents_of(history, [failure])[failure]
+            asked = failures_of(history, [incident])
+            explanation = explain(history, asked[incident.id]) if incident.id in asked else None
+        seconds = time.perf_counter() - began
+        yield Judged(
+            truth, explanation, seed, is_direct(truth, explanation), place_of(truth, explanation),
+            latest_is_right(history, truth), seconds,
+        )
+
+
+def failure_of(history: History, truth: Truth) -> UUID | None:
+    """The failure that the truth is about."""
+    rows = history.rows(
+        """
+        SELECT failure.id FROM facts.job_runs AS run
+        JOIN facts.standing_results AS said ON said.job_run_id = run.id
+        JOIN facts.failures AS failure ON failure.subject_id = said.test_id AND failure.job_run_id = run.id
+        JOIN facts.datasets AS dataset ON dataset.id = said.dataset_id
+        WHERE run.run_id = %s AND said.test_name = %s AND said.column_name = %s AND dataset.dataset_name = %s
+        """,
+        truth.test_run_id, truth.test_name, truth.column, truth.dataset_name,
+    )
+    return rows[0][0] if rows else None
+
+
+def is_direct(truth: Truth, explanation: Explanation | None) -> bool:
+    if explanation is None or explanation.cause is None:
+        return truth.direct_run_id is None
+    if truth.direct_run_id is None:
+        return False
+    return explanation.cause.run.bytes == job_run_key(*truth.direct_job, truth.direct_run_id)
+
+
+def place_of(truth: Truth, explanation: Explanation | None) -> int | None:
+    for place, candidate in enumerate(explanation.candidates if explanation else (), start=1):
+        if (candidate.namespace, candidate.name) != truth.root_job:
+            continue
+        run = None if candidate.run is None else candidate.run.run_id
+        if run == truth.root_run_id or (run is not None and run == truth.onset_run_id):
+            return place
+    return None
+
+
+def latest_is_right(history: History, truth: Truth) -> bool:
+    """What one would say without looking: the last run of the job that makes the tested table."""
+    rows = history.rows(
+        "SELECT run_id FROM facts.job_runs WHERE job_namespace = %s AND job_name = %s ORDER BY started_at DESC LIMIT 1",
+        *truth.direct_job,
+    )
+    return truth.direct_job == truth.root_job and bool(rows) and rows[0][0] == truth.root_run_id
+
+
+def scenario_of(seed: int) -> Scenario:
+    luck = random.Random(seed)
+    return Scenario(
+        seed=seed, jobs=luck.choice([5, 10, 20, 30, 50, 80]), days=luck.choice([18, 21, 24]), faults=2,
+        hourly_share=luck.choice([0.0, 0.25, 0.5]),
+    )
+
+
+def run(histories: int, first: int, *, verbose: bool) -> list[Judged]:
+    found: list[Judged] = []
+    with new_database() as database:
+        for seed in range(first, first + histories):
+            events, truths = played(scenario_of(seed))
+            with emptied(database) as connection:
+                load(connection, events, 3)
+                connection.execute("ANALYZE")
+                of_history = list(judged(connection, truths, seed))
+            found += of_history
+            if verbose:
+                for one in of_history:
+                    tell(one)
+    return found
+
+
+def tell(one: Judged) -> None:
+    if one.place == 1 and one.direct:
+        return
+    truth = one.truth
+    print(f"\nseed {one.seed}: {truth.fault.value}, {truth.hops} hops, told {truth.is_told}: direct {one.direct}, place {one.place}")
+    print(f"   test {truth.test_name}({truth.column}) on {truth.dataset_name}; root {truth.root_job[1]} {truth.root_run_id}")
+    for candidate in (one.explanation.candidates if one.explanation else [])[:4]:
+        run_id = candidate.run.run_id if candidate.run else None
+        mark = "*" if (candidate.namespace, candidate.name) == truth.root_job else " "
+        print(f" {mark} {candidate.score:.2f} d{candidate.distance} {candidate.name} {run_id}: {[e.sentence[:70] for e in candidate.evidence]} {candidate.reasons}")
+
+
+def table(found: list[Judged]) -> None:
+    told = [one for one in found if one.truth.is_told]
+    print(f"\n{len(found)} first failures, {len(told)} of which the events say enough\n")
+    print(f"{'':22} {'n':>5} {'direct':>8} {'top-1':>8} {'top-3':>8} {'baseline':>9}")
+    groups: dict[str, list[Judged]] = defaultdict(list)
+    for one in told:
+        groups[one.truth.fault.value].append(one)
+    for one in told:
+        groups[f"{one.truth.hops} hops"].append(one)
+    groups["all"] = told
+    for name, of_group in groups.items():
+        print(
+            f"{name:22} {len(of_group):5} {share(one.direct for one in of_group):>8} "
+            f"{share(one.place == 1 for one in of_group):>8} "
+            f"{share(one.place is not None and one.place <= 3 for one in of_group):>8} "
+            f"{share(one.baseline for one in of_group):>9}"
+        )
+    times = sorted(one.seconds for one in found)
+    if times:
+        print(f"\nan answer took {times[len(times) // 2] * 1000:.0f} ms, p95 {times[int(len(times) * 0.95)] * 1000:.0f} ms")
+
+
+def share(values: Any) -> str:
+    counted = Counter(values)
+    total = sum(counted.values())
+    return f"{counted[True] / total:.1%}" if total else "-"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--histories", type=int, default=40)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--verbose", action="store_true")
+    options = parser.parse_args()
+    table(run(options.histories, options.first, verbose=options.verbose))
