@@ -19,9 +19,10 @@ from uuid import UUID
 import psycopg
 
 from benchmarks.merge import new_database
-from correlator.correlation.causes import Explanation, explain
+from correlator.correlation.causes import Explanation
+from correlator.correlation.following import follow
 from correlator.correlation.history import History
-from correlator.correlation.incidents import failures_of, incidents_of
+from correlator.correlation.incidents import explained, incidents_of
 from correlator.demo.faults import Truth
 from correlator.demo.scenario import Play, Scenario
 from correlator.rulebook.decode import judge
@@ -53,7 +54,8 @@ def load(connection: psycopg.Connection[Any], events: list[Event], batches: int)
         attempt = begin(connection, SOURCE)
         part = events[number * size : (number + 1) * size]
         stage(connection, attempt, fold_batch(part))
-        merge(connection, attempt, Batch(query_id=SOURCE, batch_id=number, source=SOURCE, read=0, applied=0))
+        batch = Batch(query_id=SOURCE, batch_id=number, source=SOURCE, read=0, applied=0)
+        merge(connection, attempt, batch, then=follow)
 
 
 def played(scenario: Scenario) -> tuple[list[Event], list[Truth]]:
@@ -83,12 +85,16 @@ def judged(connection: psycopg.Connection[Any], truths: list[Truth], seed: int) 
         explanation = None
         if failure is not None:
             incident = incidents_of(history, [failure])[failure]
-            asked = failures_of(history, [incident])
-            explanation = explain(history, asked[incident.id]) if incident.id in asked else None
+            explanation = explained(history, incident)
         seconds = time.perf_counter() - began
         yield Judged(
-            truth, explanation, seed, is_direct(truth, explanation), place_of(truth, explanation),
-            latest_is_right(history, truth), seconds,
+            truth,
+            explanation,
+            seed,
+            is_direct(truth, explanation),
+            place_of(truth, explanation),
+            latest_is_right(history, truth),
+            seconds,
         )
 
 
@@ -102,7 +108,10 @@ def failure_of(history: History, truth: Truth) -> UUID | None:
         JOIN facts.datasets AS dataset ON dataset.id = said.dataset_id
         WHERE run.run_id = %s AND said.test_name = %s AND said.column_name = %s AND dataset.dataset_name = %s
         """,
-        truth.test_run_id, truth.test_name, truth.column, truth.dataset_name,
+        truth.test_run_id,
+        truth.test_name,
+        truth.column,
+        truth.dataset_name,
     )
     return rows[0][0] if rows else None
 
@@ -137,7 +146,10 @@ def latest_is_right(history: History, truth: Truth) -> bool:
 def scenario_of(seed: int) -> Scenario:
     luck = random.Random(seed)
     return Scenario(
-        seed=seed, jobs=luck.choice([5, 10, 20, 30, 50, 80]), days=luck.choice([18, 21, 24]), faults=2,
+        seed=seed,
+        jobs=luck.choice([5, 10, 20, 30, 50, 80]),
+        days=luck.choice([18, 21, 24]),
+        faults=2,
         hourly_share=luck.choice([0.0, 0.25, 0.5]),
     )
 
@@ -162,12 +174,18 @@ def tell(one: Judged) -> None:
     if one.place == 1 and one.direct:
         return
     truth = one.truth
-    print(f"\nseed {one.seed}: {truth.fault.value}, {truth.hops} hops, told {truth.is_told}: direct {one.direct}, place {one.place}")
-    print(f"   test {truth.test_name}({truth.column}) on {truth.dataset_name}; root {truth.root_job[1]} {truth.root_run_id}")
+    print(
+        f"\nseed {one.seed}: {truth.fault.value}, {truth.hops} hops, told {truth.is_told}: direct {one.direct}, place {one.place}"
+    )
+    print(
+        f"   test {truth.test_name}({truth.column}) on {truth.dataset_name}; root {truth.root_job[1]} {truth.root_run_id}"
+    )
     for candidate in (one.explanation.candidates if one.explanation else [])[:4]:
         run_id = candidate.run.run_id if candidate.run else None
         mark = "*" if (candidate.namespace, candidate.name) == truth.root_job else " "
-        print(f" {mark} {candidate.score:.2f} d{candidate.distance} {candidate.name} {run_id}: {[e.sentence[:70] for e in candidate.evidence]} {candidate.reasons}")
+        print(
+            f" {mark} {candidate.score:.2f} d{candidate.distance} {candidate.name} {run_id}: {[e.sentence[:70] for e in candidate.evidence]} {candidate.reasons}"
+        )
 
 
 def table(found: list[Judged]) -> None:
@@ -189,7 +207,9 @@ def table(found: list[Judged]) -> None:
         )
     times = sorted(one.seconds for one in found)
     if times:
-        print(f"\nan answer took {times[len(times) // 2] * 1000:.0f} ms, p95 {times[int(len(times) * 0.95)] * 1000:.0f} ms")
+        print(
+            f"\nan answer took {times[len(times) // 2] * 1000:.0f} ms, p95 {times[int(len(times) * 0.95)] * 1000:.0f} ms"
+        )
 
 
 def share(values: Any) -> str:

@@ -6,10 +6,10 @@ into them. What was there when all was well is no cause (onset). What the inputs
 ones happen every day; a change with an effect is strong.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -17,20 +17,28 @@ import msgspec
 from correlator.correlation.changes import (
     CODE,
     CodeChange,
+    MetricChange,
     SchemaChange,
     SettingChange,
     code_changes,
+    metric_changes,
     schema_change,
     setting_changes,
 )
-from correlator.correlation.history import History, Run, Use, Version
+from correlator.correlation.history import History, Output, Run, Use, Version
 from correlator.correlation.past import PastRun, facets_at, pasts, run_facets
 from correlator.correlation.questions import FIT, Question
 from correlator.correlation.usual import Oddity, cadence, oddity
-from correlator.correlation.walk import Limits, Trace, walk
+from correlator.correlation.walk import Limits, Step, Trace, walk
 
 _EXPLAINED: Final = 0.12
 """What is left of an effect that the inputs account for."""
+_SHARE: Final = 0.4
+"""What goes in explains what comes out when it changed by at least so much of it, on the scale of logarithms."""
+_EXTREME: Final = 1.2
+"""Less than a third, or more than three times."""
+_VISIBLE: Final = 0.3
+_CONVINCING: Final = 0.4
 _PER_STEP: Final = 0.97
 _MOST: Final = 20
 """Candidates in an answer."""
@@ -79,6 +87,9 @@ class Explanation(msgspec.Struct):
     runs: dict[UUID, Run]
 
 
+WhyRed: TypeAlias = Callable[[History, Collection[UUID], datetime, datetime], Failure | None]
+
+
 class _Findings(msgspec.Struct):
     """What is odd about one run of the bad trace."""
 
@@ -90,6 +101,11 @@ class _Findings(msgspec.Struct):
     settings: list[SettingChange] = msgspec.field(default_factory=list)
     schemas: dict[UUID, SchemaChange] = msgspec.field(default_factory=dict)
     volumes: dict[UUID, tuple[str, Oddity]] = msgspec.field(default_factory=dict)
+    metrics: dict[UUID, list[MetricChange]] = msgspec.field(default_factory=dict)
+    counted: set[UUID] = msgspec.field(default_factory=set)
+    """Datasets of which the run says how much it wrote."""
+    unchanged: list[str] = msgspec.field(default_factory=list)
+    """Signs that what it read was what its last run had read already."""
     duration: Oddity | None = None
     is_partial: bool = False
 
@@ -103,16 +119,29 @@ class _Trouble(msgspec.Struct, frozen=True):
     """Its last good end."""
 
 
-def explain(history: History, failure: Failure, limits: Limits = Limits()) -> Explanation:  # noqa: B008
-    return Explaining(history, failure, limits).answer()
+def explain(
+    history: History,
+    failure: Failure,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    *,
+    why_red: WhyRed | None = None,
+    further: int = 2,
+) -> Explanation:
+    """`why_red` says what failed first on some datasets within some time, and `further` how often that is asked."""
+    return Explaining(history, failure, limits, why_red, further).answer()
 
 
 class Explaining:
     """One question on its way to an answer."""
 
-    def __init__(self, history: History, failure: Failure, limits: Limits) -> None:
+    def __init__(
+        self, history: History, failure: Failure, limits: Limits, why_red: WhyRed | None = None, further: int = 0
+    ) -> None:
         self._history = history
         self._failure = failure
+        self._limits = limits
+        self._why_red = why_red
+        self._further = further
         bad, good = self._starts()
         columns = failure.question.columns
         self._bad, self._good = walk(history, [(bad, columns), (good, columns)], limits)
@@ -120,6 +149,9 @@ class Explaining:
         self._pasts = pasts(history, {run.job_id for run in self._runs.values()}, failure.at)
         self._names: dict[UUID, str] = {}
         self._findings: dict[UUID, _Findings] = {}
+        self._shared: Counter[tuple[str, str, str]] = Counter()
+        self._effects: dict[UUID, float] = {}
+        """The strongest effect of each run that nothing above it explains."""
 
     def _starts(self) -> tuple[Version | None, Version | None]:
         sides = (self._failure.bad, self._failure.good)
@@ -133,20 +165,78 @@ class Explaining:
             return Explanation(None, [], self._bad, self._good, self._runs)
         self._find()
         self._name()
+        for found in self._findings.values():
+            self._judge(found)
         candidates = {("run", run): self._judge(found) for run, found in self._findings.items()}
         for trouble, distance, weight in self._troubles():
-            key = ("run", trouble.failed.id) if trouble.failed is not None else ("missing", trouble.job)
-            known = candidates.get(key)
             candidate = self._trouble(trouble, distance, weight)
-            if known is None:
-                candidates[key] = candidate
-            else:
-                known.score = _or(known.score, candidate.score)
-                known.evidence = candidate.evidence + known.evidence
+            _add(candidates, candidate)
+            if trouble.failed is not None and self._further > 0 and weight == 1.0:
+                self._ask_why(trouble, trouble.failed, candidate, candidates)
+        for candidate in self._gaps():
+            _add(candidates, candidate)
         ranked = sorted(
             candidates.values(), key=lambda c: (-c.score, c.distance, c.namespace, c.name, str(c.run and c.run.id))
         )
         return Explanation(cause, ranked[:_MOST], self._bad, self._good, self._runs)
+
+    def _ask_why(
+        self, trouble: _Trouble, failed: PastRun, candidate: Candidate, candidates: dict[tuple[str, UUID], Candidate]
+    ) -> None:
+        """A run that failed may have had its reasons: a red test before it, or what it read."""
+        run = self._history.runs([failed.id])[failed.id]
+        inputs = self._history.inputs([run.id])[run.id]
+        red = None
+        if run.state == "ABORT" and self._why_red is not None:
+            # It was skipped, because somebody found something.
+            above = {use.dataset for use in inputs} | {step.use.dataset for step in self._bad.steps}
+            red = self._why_red(self._history, above, trouble.since, run.ended_at or self._failure.at)
+        if red is None:
+            outputs = self._history.outputs([run.id, *self._runs])
+            made = [
+                _attempt(run, outputs[run.id]),
+                *(_attempt(r, outputs[r.id]) for r in self._runs.values() if r.job_id == run.job_id),
+            ]
+            versions = [version for version in made if version is not None]
+            if len(versions) < 2:
+                return
+            question = Question("run", "")
+            red = Failure(question, versions[0].dataset, versions[0], versions[1], versions[0].at)
+        answer = explain(self._history, red, self._limits, why_red=self._why_red, further=self._further - 1)
+        others = [other for other in answer.candidates if other.run is None or other.run.id != run.id]
+        best = max((other.score for other in others), default=0.0)
+        if best < _CONVINCING:
+            return
+        candidate.score *= 1 - 0.75 * best
+        candidate.reasons.append("it had its reasons further upstream")
+        for other in others:
+            if other.score >= _VISIBLE:
+                other.distance += candidate.distance
+                other.score *= 0.95
+                _add(candidates, other)
+
+    def _gaps(self) -> Iterable[Candidate]:
+        """Runs that failed since the last good version and were not tried again: what they were to add is not there."""
+        start = self._good.start
+        if start is None or self._bad.start is None:
+            return
+        distances: dict[UUID, int] = {}
+        for run_id, distance in self._bad.distances.items():
+            if run_id in self._runs:
+                job = self._runs[run_id].job_id
+                distances[job] = min(distance, distances.get(job, distance))
+        kind = self._failure.question.kind
+        for job, distance in distances.items():
+            for failed in self._pasts[job].failed_between(start.at, self._failure.at)[:3]:
+                run = self._history.runs([failed.id])[failed.id]
+                error = f": {_first_line(run.error_message)}" if run.error_message else ""
+                sentence = (
+                    f"{run.name} ended with {run.state} at {_end(run):%Y-%m-%d %H:%M} and was not tried again{error}"
+                )
+                candidate = Candidate(job, run.namespace, run.name, run, distance)
+                candidate.evidence.append(Evidence("run_failed", run.name, "COMPLETE", run.state, sentence))
+                candidate.score = 0.62 * FIT["failed"][kind] * _PER_STEP**distance
+                yield candidate
 
     # What is odd
 
@@ -161,6 +251,9 @@ class Explaining:
                 self._findings[run_id] = found
         self._find_changes()
         self._find_amounts()
+        self._shared = Counter(
+            (change.facet, change.path, change.after) for f in self._findings.values() for change in f.settings
+        )
 
     def _baseline(self, run: Run) -> PastRun | None:
         """The run of the same job behind the last good result; else its last good one before."""
@@ -188,7 +281,8 @@ class Explaining:
         for f, b in pairs:
             for version in self._bad.written[f.run.id]:
                 datasets += [(version.written_as, version.at), (version.written_as, b.ended_at)]
-        schemas = facets_at(self._history, "dataset", datasets, ["schema"])
+                datasets += [(version.written_as, self._ends(o)) for o in older[f.run.id]]
+        schemas = facets_at(self._history, "dataset", datasets, ["schema", "dataQualityMetrics"])
         for f, b in pairs:
             f.code = code_changes(code[f.run.job_id, b.ended_at], code[f.run.job_id, _end(f.run)])
             f.settings = setting_changes(
@@ -201,6 +295,37 @@ class Explaining:
                 )
                 if change:
                     f.schemas[version.dataset] = change
+                metrics = metric_changes(
+                    schemas[version.written_as, b.ended_at].get("dataQualityMetrics"),
+                    schemas[version.written_as, version.at].get("dataQualityMetrics"),
+                    [schemas[version.written_as, self._ends(o)].get("dataQualityMetrics") for o in older[f.run.id]],
+                )
+                if metrics:
+                    f.metrics[version.dataset] = metrics
+        self._find_unchanged(pairs)
+
+    def _ends(self, run: UUID) -> datetime:
+        return next(past.ended_at for of_job in self._pasts.values() for past in of_job.runs if past.id == run)
+
+    def _find_unchanged(self, pairs: Sequence[tuple[_Findings, PastRun]]) -> None:
+        """Runs that read the same as the last time: the same version by its name, the same number of rows."""
+        asked = [run for f, _ in pairs for run in (f.run.id, *(p.id for p in self._pasts[f.run.job_id].good[:4]))]
+        versions: defaultdict[UUID, dict[UUID, str]] = defaultdict(dict)
+        for run, dataset, version in self._history.rows(_VERSIONS_READ, list(dict.fromkeys(asked))):
+            versions[run][dataset] = version
+        for f, _ in pairs:
+            past = self._pasts[f.run.job_id]
+            former = [p for p in past.good if p.ended_at < _end(f.run) and p.id != f.run.id]
+            if not former:
+                continue
+            for dataset, version in versions[f.run.id].items():
+                seen = [versions[p.id].get(dataset) for p in former[:3]]
+                if seen[0] == version and len(seen) > 1 and seen[1] != version:
+                    f.unchanged.append(f"it read version {version[:40]} of its input, as its last run did")
+            for version in self._bad.written[f.run.id]:
+                counts = [s.amount for s in past.rows_before(version.dataset, f.run.id)[:4]]
+                if version.row_count and len(counts) > 2 and version.row_count == counts[0] != counts[1]:
+                    f.unchanged.append(f"it wrote {version.row_count:,} rows, exactly as many as its last run")
 
     def _find_amounts(self) -> None:
         for found in self._findings.values():
@@ -212,6 +337,8 @@ class Explaining:
                     ("rows", version.row_count, past.rows_before(version.dataset, found.run.id)),
                     ("bytes", version.byte_size, past.bytes_before(version.dataset, found.run.id)),
                 ):
+                    if amount is not None:
+                        found.counted.add(version.dataset)
                     odd = oddity(version.at, float(amount), before) if amount is not None else None
                     if odd is not None and odd.strength and version.dataset not in found.volumes:
                         found.volumes[version.dataset] = (word, odd)
@@ -224,16 +351,22 @@ class Explaining:
 
     def _troubles(self) -> list[tuple[_Trouble, int, float]]:
         """Jobs that did not deliver what was read in an older version instead, with what is left of the blame."""
-        reads = [(step.use.at, step.version, step.distance) for step in self._bad.steps if step.version is not None]
+        reads = [
+            (step.use.at, step.version, step.distance, self._read_before(step))
+            for step in self._bad.steps
+            if step.version is not None
+        ]
         if self._bad.start is not None:
-            reads.append((self._failure.at, self._bad.start, 0))
+            good = self._failure.good
+            is_same = self._good.start is not None and self._good.start.key == self._bad.start.key
+            reads.append((self._failure.at, self._bad.start, 0, good.at if is_same and good is not None else None))
         upstream = self._upstream()
         found: dict[UUID, tuple[_Trouble, int, float]] = {}
-        for at, version, distance in sorted(reads, key=lambda read: read[2]):
+        for at, version, distance, before in sorted(reads, key=lambda read: read[2]):
             run = self._runs.get(version.run)
             if run is None:
                 continue
-            trouble = self._trouble_of(run.job_id, version.at, at)
+            trouble = self._trouble_of(run.job_id, version.at, at) or self._not_renewed(run.job_id, version, before, at)
             if trouble is None:
                 continue
             above = self._troubles_above(run.job_id, upstream, at)
@@ -243,6 +376,27 @@ class Explaining:
                 is_last = not self._troubles_above(further.job, upstream, at)
                 _keep(found, further, distance + steps, 1.0 if is_last else 0.35)
         return list(found.values())
+
+    def _read_before(self, step: Step) -> datetime | None:
+        """When the same job read the same version before, on the good side."""
+        reader = self._runs.get(step.use.reader)
+        if reader is None or step.version is None or reader.id in self._good.distances:
+            return None
+        for other in self._good.steps:
+            run = self._runs.get(other.use.reader)
+            same = other.version is not None and other.version.key == step.version.key
+            if same and run is not None and run.job_id == reader.job_id:
+                return other.use.at
+        return None
+
+    def _not_renewed(self, job: UUID, version: Version, before: datetime | None, now: datetime) -> _Trouble | None:
+        """Whether something new should have been there by now, since what was read had been read before."""
+        if before is None or version.run not in self._good.distances:
+            return None
+        usual = self._pasts[job].interval(now)
+        if usual is None or usual > (now - before) * 1.1:
+            return None
+        return _Trouble(job, self._pasts[job].failed_since(version.at, now), version.at)
 
     def _trouble_of(self, job: UUID, last: datetime, now: datetime) -> _Trouble | None:
         past = self._pasts.get(job)
@@ -327,11 +481,20 @@ class Explaining:
             candidate.score = 0.01 * _PER_STEP**found.distance
             return candidate
         reach = self._reach(run.id)
-        effects = [*self._volume_effects(found, candidate), *self._schema_effects(found, candidate, reach)]
+        effects = [
+            *self._volume_effects(found, candidate),
+            *self._schema_effects(found, candidate, reach),
+            *self._metric_effects(found, candidate, reach),
+            *self._stale_effects(found, candidate),
+        ]
         causes = [*self._code_causes(found, candidate, reach), *self._setting_causes(found, candidate)]
-        parts = [strength * FIT[name][kind] for name, strength in effects + causes]
-        strongest = max((strength * FIT[name][kind] for name, strength in effects), default=0.0)
-        if strongest > 0.3 and causes:
+        parts = [strength * FIT[name][kind] for name, strength in effects]
+        strongest = self._effects[run.id] = max(parts, default=0.0)
+        # A change without an effect is less likely where another has one.
+        elsewhere = max((effect for other, effect in self._effects.items() if other != run.id), default=0.0)
+        doubt = 1.0 if strongest > _VISIBLE else 1 - 0.6 * elsewhere
+        parts += [strength * FIT[name][kind] * doubt for name, strength in causes]
+        if strongest > _VISIBLE and causes:
             parts.append(0.5)
             candidate.reasons.append("what changed goes with an effect")
         if found.is_partial:
@@ -396,16 +559,25 @@ class Explaining:
             if explained:
                 candidate.reasons.append("the amount was passed on, not caused here")
             yield ("less" if odd.score < 0 else "more"), odd.strength * (_EXPLAINED if explained else 0.85)
+            if not explained and abs(odd.log_ratio) > _EXTREME:
+                yield "broken", 0.6
 
-    def _explains_volume(self, run: UUID, odd: Oddity) -> str | None:
-        """What the run read that had changed by as much."""
+    def _explains_volume(self, run: UUID, odd: Oddity, seen: frozenset[UUID] = frozenset()) -> str | None:
+        """What went into it that had changed in the same way: directly, or through runs that do not count."""
         for step in self._bad.reads_of(run):
             above = self._findings.get(step.version.run) if step.version is not None else None
-            theirs = above.volumes.get(step.use.dataset) if above is not None else None
-            if theirs is not None:
-                ratio = theirs[1].log_ratio / odd.log_ratio if odd.log_ratio else 0.0
-                if ratio > 0.4:
-                    return self._names.get(step.use.dataset, "its input")
+            if above is None or above.run.id in seen:
+                continue
+            name = self._names.get(step.use.dataset) or "its input"
+            theirs = above.volumes.get(step.use.dataset)
+            if theirs is not None and theirs[1].log_ratio * odd.log_ratio > 0:
+                if abs(theirs[1].log_ratio) > _SHARE * abs(odd.log_ratio):
+                    return name
+            elif step.use.dataset in above.counted:
+                continue
+            further = self._explains_volume(above.run.id, odd, seen | {run})
+            if further is not None:
+                return further
         return None
 
     def _schema_effects(
@@ -444,6 +616,42 @@ class Explaining:
                 return self._names.get(step.use.dataset, "its input")
         return None
 
+    def _metric_effects(
+        self, found: _Findings, candidate: Candidate, reach: frozenset[str] | None
+    ) -> Iterable[tuple[str, float]]:
+        for dataset, changes in found.metrics.items():
+            for change in changes:
+                explained = self._explains_metric(found.run.id, change.what)
+                words = "of it are null" if change.what == "nulls" else "on average"
+                before, after = _amount(change.what, change.before), _amount(change.what, change.after)
+                candidate.evidence.append(
+                    Evidence(
+                        change.what,
+                        f"{self._names.get(dataset, '')}.{change.column}",
+                        before,
+                        after,
+                        f"{change.column}: {after} {words}, was {before}"
+                        + (f"; so it was in {explained}" if explained else ""),
+                    )
+                )
+                hits = reach is None or change.column in reach or change.column == self._failure.question.column
+                yield change.what, (0.85 if hits else 0.3) * (_EXPLAINED if explained else 1.0)
+
+    def _explains_metric(self, run: UUID, what: str) -> str | None:
+        for step in self._bad.reads_of(run):
+            above = self._findings.get(step.version.run) if step.version is not None else None
+            if above is None:
+                continue
+            if any(change.what == what for change in above.metrics.get(step.use.dataset, ())):
+                return self._names.get(step.use.dataset) or "its input"
+        return None
+
+    def _stale_effects(self, found: _Findings, candidate: Candidate) -> Iterable[tuple[str, float]]:
+        for sentence in found.unchanged:
+            candidate.evidence.append(Evidence("unchanged", found.run.name, None, None, sentence))
+        if found.unchanged:
+            yield "stale", min(0.95, 0.65 + 0.15 * len(found.unchanged))
+
     def _code_causes(
         self, found: _Findings, candidate: Candidate, reach: frozenset[str] | None
     ) -> Iterable[tuple[str, float]]:
@@ -476,7 +684,9 @@ class Explaining:
                 )
             )
         if found.settings:
-            yield "setting", 0.5 if len(found.settings) <= 5 else 0.35
+            # What many have in common did most of them no harm.
+            common = min(self._shared[change.facet, change.path, change.after] for change in found.settings)
+            yield "setting", 0.5 / (1 + 0.25 * (common - 1))
 
     def _name(self) -> None:
         wanted = {version.written_as for versions in self._bad.written.values() for version in versions}
@@ -485,6 +695,26 @@ class Explaining:
         for versions in self._bad.written.values():
             for version in versions:
                 self._names.setdefault(version.dataset, names.get(version.written_as, ""))
+
+
+def _add(candidates: dict[tuple[str, UUID], Candidate], candidate: Candidate) -> None:
+    """What is said twice is not twice as sure."""
+    key = ("missing", candidate.job_id) if candidate.run is None else ("run", candidate.run.id)
+    known = candidates.get(key)
+    if known is None:
+        candidates[key] = candidate
+    else:
+        known.score = max(known.score, candidate.score)
+        told = {evidence.sentence for evidence in known.evidence}
+        if not any(evidence.kind == "run_failed" for evidence in known.evidence):
+            known.evidence = [e for e in candidate.evidence if e.sentence not in told] + known.evidence
+
+
+def _attempt(run: Run, outputs: Sequence[Output]) -> Version | None:
+    """What a run wrote, or was to write."""
+    for out in outputs[:1]:
+        return Version(out.dataset, run.id, _end(run), out.name, out.row_count, out.byte_size, None, "attempt")
+    return None
 
 
 def _keep(found: dict[UUID, tuple[_Trouble, int, float]], trouble: _Trouble, distance: int, weight: float) -> None:
@@ -522,5 +752,11 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def names(values: Sequence[Any]) -> str:
-    return ", ".join(map(str, values))
+def _amount(what: str, value: float) -> str:
+    return f"{value:.1%}" if what == "nulls" else f"{value:,.4g}"
+
+
+_VERSIONS_READ: Final = """
+SELECT job_run_id, dataset_id, dataset_version FROM {s}.lineage_edges
+WHERE job_run_id = ANY (%s::uuid[]) AND edge_type = 'input' AND dataset_version IS NOT NULL
+"""

@@ -168,3 +168,54 @@ def _leaves(facets: Mapping[str, Any]) -> dict[tuple[str, str], str]:
         if facet not in _OF_EVERY_RUN:
             look(facet, "", body)
     return found
+
+
+class MetricChange(msgspec.Struct, frozen=True):
+    """That a column holds something else than before."""
+
+    column: str
+    what: str
+    """`nulls` or `values`."""
+    before: float
+    after: float
+
+
+def metric_changes(before: Any, after: Any, older: Iterable[Any]) -> list[MetricChange]:
+    """From two `dataQualityMetrics` facets; what swings from run to run anyway does not count."""
+    one, other = _metrics(before), _metrics(after)
+    history = [_metrics(facet) for facet in older]
+    found = []
+    for key in sorted(one.keys() & other.keys()):
+        column, what = key
+        swings = [_distance(what, one[key], seen[key]) for seen in history if key in seen]
+        if _distance(what, one[key], other[key]) > max(_STEADY[what], 3 * max(swings, default=0.0)):
+            found.append(MetricChange(column, what, one[key], other[key]))
+    return found
+
+
+_STEADY: Final = {"nulls": 0.02, "values": 0.12}
+
+
+def _distance(what: str, one: float, other: float) -> float:
+    if what == "nulls":
+        return abs(one - other)
+    return abs(one - other) / max(abs(one), abs(other), 1e-9)
+
+
+def _metrics(facet: Any) -> dict[tuple[str, str], float]:
+    found: dict[tuple[str, str], float] = {}
+    columns_ = facet.get("columnMetrics") if isinstance(facet, dict) else None
+    if not isinstance(columns_, dict):
+        return found
+    rows = facet.get("rowCount")
+    for name, said in columns_.items():
+        if not isinstance(said, dict):
+            continue
+        count = said.get("count") if isinstance(said.get("count"), int | float) else rows
+        nulls, total = said.get("nullCount"), said.get("sum")
+        if isinstance(count, int | float) and count > 0:
+            if isinstance(nulls, int | float):
+                found[name, "nulls"] = nulls / count
+            if isinstance(total, int | float):
+                found[name, "values"] = total / count
+    return found

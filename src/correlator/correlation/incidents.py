@@ -1,13 +1,13 @@
 """An incident as it stands in the tables, and what there is to explain about it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
 
-from correlator.correlation.causes import Failure
+from correlator.correlation.causes import Explanation, Failure, explain
 from correlator.correlation.history import History, Use, Version
 from correlator.correlation.questions import Question, question
 
@@ -59,7 +59,15 @@ def _of_tests(history: History, incidents: Sequence[Incident]) -> dict[UUID, Fai
     results = [_Result(*row) for row in history.rows(_RESULTS, list(by_id))]
     readers = [run for one in results for run in (one.run_id, one.good_run_id) if run is not None]
     runs = history.runs(readers)
-    versions = _versions_read(history, [(run, by_id[one.incident_id].dataset_id) for one in results for run in (one.run_id, one.good_run_id) if run is not None])
+    versions = _versions_read(
+        history,
+        [
+            (run, by_id[one.incident_id].dataset_id)
+            for one in results
+            for run in (one.run_id, one.good_run_id)
+            if run is not None
+        ],
+    )
     classes = history.classes(one.dataset_id for one in incidents if one.dataset_id is not None)
     found = {}
     for one in results:
@@ -96,7 +104,16 @@ def _of_runs(history: History, incidents: Sequence[Incident]) -> dict[UUID, Fail
     last = {
         one.id: good
         for one in incidents
-        for good in [next((run for run in history.last_ended([(one.subject_id, one.opened_at)], 20)[one.subject_id, one.opened_at] if run.state == "COMPLETE"), None)]
+        for good in [
+            next(
+                (
+                    run
+                    for run in history.last_ended([(one.subject_id, one.opened_at)], 20)[one.subject_id, one.opened_at]
+                    if run.state == "COMPLETE"
+                ),
+                None,
+            )
+        ]
     }
     runs = history.runs([one.job_run_id for one in incidents])
     outputs = history.outputs([*runs, *(run.id for run in last.values() if run is not None)])
@@ -104,7 +121,16 @@ def _of_runs(history: History, incidents: Sequence[Incident]) -> dict[UUID, Fail
     for one in incidents:
         good = last[one.id]
         made = [
-            Version(out.dataset, run.id, run.ended_at or run.started_at, out.name, out.row_count, out.byte_size, None, "attempt")
+            Version(
+                out.dataset,
+                run.id,
+                run.ended_at or run.started_at,
+                out.name,
+                out.row_count,
+                out.byte_size,
+                None,
+                "attempt",
+            )
             for run in (runs.get(one.job_run_id), good)
             if run is not None
             for out in outputs[run.id][:1]
@@ -144,6 +170,25 @@ LEFT JOIN LATERAL (
 WHERE incident.id = ANY (%s::uuid[])
 """
 
+_RED: Final = """
+SELECT incident.id FROM {s}.incidents AS incident
+WHERE incident.dataset_id = ANY (%s::uuid[]) AND incident.kind = 'test' AND incident.opened_at > %s
+  AND incident.opened_at <= %s
+ORDER BY incident.opened_at, incident.id LIMIT 1
+"""
 
-def any_of(values: Sequence[Any]) -> bool:
-    return bool(values)
+
+def why_red(history: History, datasets: Collection[UUID], since: datetime, until: datetime) -> Failure | None:
+    """The first test that failed on some datasets within some time."""
+    names = [name for names in history.members(datasets).values() for name in names]
+    rows = history.rows(_RED, names, since, until)
+    if not rows:
+        return None
+    found = incidents_of(history, [rows[0][0]])
+    return failures_of(history, list(found.values())).get(rows[0][0])
+
+
+def explained(history: History, incident: Incident) -> Explanation | None:
+    """The answer, if there is a dataset to begin with."""
+    failure = failures_of(history, [incident]).get(incident.id)
+    return None if failure is None else explain(history, failure, why_red=why_red)

@@ -1,7 +1,8 @@
 """What jobs did before: their last runs, how much they wrote, and what their code and set-up was."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any, Final
 from uuid import UUID
 
@@ -45,6 +46,29 @@ class JobPast(msgspec.Struct):
             if run.state in ("FAIL", "ABORT"):
                 return run
         return None
+
+    def failed_between(self, since: datetime, until: datetime) -> list[PastRun]:
+        """Runs that failed and were not tried again with success: under the same parent, or soon."""
+        found = []
+        ends = self.ended_well()
+        gaps = sorted(other - one for one, other in pairwise(ends))
+        soon = gaps[len(gaps) // 2] / 2 if gaps else timedelta(minutes=30)
+        for run in self.runs:
+            if run.state not in ("FAIL", "ABORT") or not since < run.ended_at <= until:
+                continue
+            again = [other for other in self.good if other.ended_at > run.ended_at]
+            if not any(
+                (run.parent is not None and other.parent == run.parent) or other.started_at - run.ended_at < soon
+                for other in again
+            ):
+                found.append(run)
+        return found
+
+    def interval(self, until: datetime) -> timedelta | None:
+        """How long it usually takes from one good end to the next."""
+        ends = [end for end in self.ended_well() if end <= until]
+        gaps = sorted(other - one for one, other in pairwise(ends))
+        return gaps[len(gaps) // 2] if gaps else None
 
     def rows_before(self, dataset: UUID, run: UUID) -> list[Sample]:
         return self._samples(dataset, run, 1)

@@ -1,8 +1,9 @@
 """What is usual: how much, how long and how often, judged by what was before and not by what should be."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from statistics import median
 from typing import Final
 
@@ -10,7 +11,10 @@ import msgspec
 
 _FEWEST: Final = 4
 """Of so few nothing can be said."""
-_SAME_HOUR: Final = 3
+_MANY: Final = 8
+_WEEKEND: Final = (5, 6)
+_ODD_SCORE: Final = 4.0
+_ODD_RATIO: Final = 0.1
 _SPREAD: Final = 1.4826
 """Makes of the median deviation what the standard deviation is for a normal distribution."""
 _LEAST_SPREAD: Final = 0.04
@@ -37,36 +41,37 @@ class Oddity(msgspec.Struct, frozen=True):
     @property
     def strength(self) -> float:
         """From 0, nothing of note, to 1: half or double of what is usual, and far outside of its spread."""
-        if abs(self.score) < 4 or abs(self.log_ratio) < 0.1:
+        if abs(self.score) < _ODD_SCORE or abs(self.log_ratio) < _ODD_RATIO:
             return 0.0
         return min(1.0, 0.35 + abs(self.log_ratio) / math.log(2) * 0.65)
 
 
 def oddity(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | None:
-    """Compared with the same weekday or hour where that is how the amounts go, else with all."""
+    """Odd is what is odd among all, and among those of the same weekday, of weekends, and of the same hour."""
     if len(before) < _FEWEST:
         return None
-    alike = _alike(at, before)
-    logs = [math.log(sample.amount + 1) for sample in alike]
+    return min((_oddity(amount, part) for part in _alike(at, before)), key=lambda odd: abs(odd.score))
+
+
+def _oddity(amount: float, before: Sequence[Sample]) -> Oddity:
+    logs = [math.log(sample.amount + 1) for sample in before]
     middle = median(logs)
-    spread = max(_SPREAD * median(abs(log - middle) for log in logs), _LEAST_SPREAD)
-    score = (math.log(amount + 1) - middle) / spread
-    return Oddity(amount, math.exp(middle) - 1, score)
+    # Of few samples the spread is a guess.
+    least = _LEAST_SPREAD if len(logs) >= _MANY else 2 * _LEAST_SPREAD
+    spread = max(_SPREAD * median(abs(log - middle) for log in logs), least)
+    return Oddity(amount, math.exp(middle) - 1, (math.log(amount + 1) - middle) / spread)
 
 
-def _alike(at: datetime, before: Sequence[Sample]) -> Sequence[Sample]:
-    weekday = [sample for sample in before if sample.at.weekday() == at.weekday()]
-    hour = [sample for sample in before if abs((sample.at.hour - at.hour + 12) % 24 - 12) <= 1]
-    for part in ([sample for sample in weekday if sample in hour], weekday, hour):
-        if _SAME_HOUR <= len(part) < len(before) and _spread(part) < 0.7 * _spread(before):
-            return part
-    return before
-
-
-def _spread(samples: Sequence[Sample]) -> float:
-    logs = [math.log(sample.amount + 1) for sample in samples]
-    middle = median(logs)
-    return max(median(abs(log - middle) for log in logs), 1e-3)
+def _alike(at: datetime, before: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
+    yield before
+    is_weekend = at.weekday() in _WEEKEND
+    for part, fewest in (
+        ([sample for sample in before if sample.at.weekday() == at.weekday()], 2),
+        ([sample for sample in before if (sample.at.weekday() in _WEEKEND) == is_weekend], 2),
+        ([sample for sample in before if abs((sample.at.hour - at.hour + 12) % 24 - 12) <= 1], 3),
+    ):
+        if len(part) >= fewest:
+            yield part
 
 
 class Cadence(msgspec.Struct, frozen=True):
@@ -81,14 +86,14 @@ class Cadence(msgspec.Struct, frozen=True):
 
 def cadence(moments: Sequence[datetime], after: datetime) -> Cadence | None:
     """Of what came at these moments, which are sorted; as it goes after the weekday and the hour of the last one."""
-    gaps = [(one, other - one) for one, other in zip(moments, moments[1:], strict=False) if other > one]
+    gaps = [(one, other - one) for one, other in pairwise(moments) if other > one]
     if len(gaps) < _FEWEST:
         return None
     alike = [gap for start, gap in gaps if start.weekday() == after.weekday()]
     if len({start.date() for start, _ in gaps}) < len(gaps):  # several a day: the hour counts
         alike = [gap for start, gap in gaps if start.weekday() == after.weekday() and start.hour == after.hour]
-    chosen = alike if len(alike) >= 2 else [gap for _, gap in gaps]
-    middle = median(chosen)
-    deviation = median(abs(gap - middle) for gap in chosen)
-    slack = max(4 * deviation, middle * 0.03, timedelta(minutes=5))
+    chosen = sorted(alike if len(alike) > 1 else [gap for _, gap in gaps])
+    middle = chosen[len(chosen) // 2]
+    deviation = sorted(abs(gap - middle) for gap in chosen)[len(chosen) // 2]
+    slack = max(4 * deviation, middle * 0.01, timedelta(minutes=5))
     return Cadence(middle, min(slack, middle * 0.5))
