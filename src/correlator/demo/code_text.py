@@ -24,9 +24,10 @@ def query(company: Company, job: Job, code: Code) -> str:
     columns = columns.replace(", ,", ",").strip(", ")
     tables = [company.tables[each.table].read_as.name for each in job.inputs]
     text = f"SELECT {columns}\nFROM {tables[0]} a" if tables else f"SELECT {columns}\nFROM source a"
+    unions = ""
     for name, table, each in list(zip(names, tables, job.inputs, strict=True))[1:]:
         if each.role == "union":
-            text += f"\nUNION ALL SELECT * FROM {table} {name}"  # noqa: S608 (nobody runs it)
+            unions += f"\nUNION ALL SELECT * FROM {table} {name}"  # noqa: S608 (nobody runs it)
         else:
             join = "LEFT JOIN" if each.role == "lookup" else "JOIN"
             text += f"\n{join} {table} {name} ON {name}.id = a.id"
@@ -42,7 +43,7 @@ def query(company: Company, job: Job, code: Code) -> str:
     text += "\nWHERE " + " AND ".join(conditions)
     if job.groups:
         text += "\nGROUP BY 1"
-    return f"{text} {_HARMLESS[code.revision % len(_HARMLESS)]}".rstrip()
+    return f"{text}{unions} {_HARMLESS[code.revision % len(_HARMLESS)]}".rstrip()
 
 
 def _column(job: Job, index: int, names: list[str], effects: tuple[Effect, ...]) -> str:

@@ -89,6 +89,8 @@ class Fault:
     """Seconds by which a late run is late."""
     is_shared: bool = False
     """Whether every job of the same engine was upgraded with it; to the others it does no harm."""
+    is_aborted: bool = False
+    """Whether its runs were cancelled rather than failed."""
     is_announced: bool = False
     """Whether a catalogue tells of the change at the source."""
 

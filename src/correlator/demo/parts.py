@@ -81,6 +81,8 @@ class Voice:
     """Whether inputs are named as such; dbt's artifacts tell them only by columns' lineage."""
     versions: bool = False
     """Whether it names the version of what it read at a source."""
+    snapshots: bool = False
+    """Whether it names the version that it wrote, and the versions that it read, as table formats have them."""
     metrics: bool = False
     """Whether it counts nulls and values in what it wrote."""
     nominal_time: bool = True

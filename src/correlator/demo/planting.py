@@ -94,7 +94,7 @@ def _fault(random: Luck, kind: FaultKind, job: Job, day: float) -> Fault | None:
         case FaultKind.VOLUME_SPIKE:
             return fault("source", (Scaled(round(random.uniform(4, 9), 2)),))
         case FaultKind.FAILED_RUN:
-            return fault("moment", moment="fails", ends=begins + a_while)
+            return fault("moment", moment="fails", ends=begins + a_while, is_aborted=random.has(0.2))
         case FaultKind.MISSING_RUN:
             return fault("moment", moment="missing", ends=begins + a_while)
         case FaultKind.STALE_INPUT if job.is_extract:

@@ -21,6 +21,7 @@ class Launch:
     pipeline: Pipeline
     run_id: str
     parent_run_id: str
+    engine: str
     nominal: float
     started: float
     waiting: dict[str, int]
@@ -42,6 +43,8 @@ class Seen:
     table: Table
     rows: float
     content: Content
+    snapshot: str
+    """The version that was read, by the name that its writer gave it; empty for what was there before all."""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from correlator.demo.faults import Fault, Truth
 from correlator.demo.luck import Luck, number_of, run_id
 from correlator.demo.parts import DAY, HOUR, Check, Company, Job, Pipeline
 from correlator.demo.runs import Code, Launch, Look, Result, Run, Seen
-from correlator.demo.telling import Quirks, Sent, Teller, test_name
+from correlator.demo.telling import Quirks, Sent, Teller, snapshot_of
 from correlator.demo.world import (
     BrokenColumnError,
     Column,
@@ -193,6 +193,7 @@ class Simulation:
             pipeline,
             run_id(now, random),
             run_id(now - 20, random),
+            self._engines[pipeline.tool],
             now - (now - self._begins - pipeline.offset) % pipeline.period - pipeline.offset,
             now,
             {key: len(self.company.upstream_within(self.company.jobs[key])) for key in pipeline.jobs},
@@ -252,6 +253,8 @@ class Simulation:
             run.error = random.choice(_TRANSIENT)
         run.ended = now + max(seconds, 1.0)
         run.state = "FAIL" if run.error else "COMPLETE"
+        if fault is not None and fault.moment == "fails" and fault.is_aborted:
+            run.state, run.error = "ABORT", "cancelled by the operator"
         run.written = content
         self._teller.started(run)
         self._at(run.ended, partial(self._end, run, why_failed))
@@ -283,11 +286,13 @@ class Simulation:
             versions = [each.content for each in state.versions if each.at > since] or [state.last.content]
             gap = next((why for at, why in reversed(state.gaps) if at > since), None)
             whole = together(versions, max(job.period // period, len(versions)) if gap else len(versions), gap)
-            return Seen(self.company.tables[table], whole.rows, whole)
+            return Seen(self.company.tables[table], whole.rows, whole, "")
         content = state.last.content
         if state.owed is not None:
             content = not_refreshed(content, state.owed)
-        return Seen(self.company.tables[table], content.rows, content)
+        writer = state.last.run
+        snapshot = "" if writer is None else snapshot_of(writer.run_id)
+        return Seen(self.company.tables[table], content.rows, content, snapshot)
 
     def _end(self, run: Run, why_failed: Why | None, now: float) -> None:
         """A run ends: what it wrote is there now."""
@@ -424,8 +429,8 @@ class Simulation:
             hops=why.hops,
             dataset_namespace=dataset.namespace,
             dataset_name=dataset.name,
-            test_name=test_name(check, result.test),
-            column=result.test.column,
+            test_name=self._teller.test_name(check, result.test),
+            column=self._teller.told_column(check, result.test),
             test_run_id=result.run_id,
             failed_at=now,
             direct_job=(producer.told_as.namespace, producer.told_as.name),

@@ -50,6 +50,7 @@ _FACETS: Final = {
     "sourceCodeLocation": "1-0-1/SourceCodeLocationJobFacet",
     "sql": "1-0-1/SQLJobFacet",
     "symlinks": "1-0-1/SymlinksDatasetFacet",
+    "test": "1-0-0/TestRunFacet",
     "version": "1-0-1/DatasetVersionDatasetFacet",
 }
 _BYTES_A_ROW: Final = 118
@@ -74,8 +75,12 @@ class Sent:
     raw: bytes
 
 
-def test_name(check: Check, test: Test) -> str:
-    """What the events call a test."""
+def snapshot_of(run_id: str) -> str:
+    """What a table format calls the version that a run wrote."""
+    return str(int(run_id[-12:], 16))
+
+
+def _test_name(check: Check, test: Test) -> str:
     match check.manner, test.kind:
         case "dbt", _:
             return f"{_DBT_TESTS[test.kind]}_{check.table}" + (f"_{test.column}" if test.column else "")
@@ -131,6 +136,18 @@ class Teller:
         self._held: dict[str, list[tuple[float, Facets]]] = {}
         """What dbt's artifacts tell only when all is over, for each launch."""
 
+    def test_name(self, check: Check, test: Test) -> str:
+        """What the events call a test."""
+        name = _test_name(check, test)
+        return f"{name}({test.column})" if test.column and self._is_of_run(check) else name
+
+    def told_column(self, check: Check, test: Test) -> str:
+        return "" if self._is_of_run(check) else test.column
+
+    def _is_of_run(self, check: Check) -> bool:
+        """Whether results are told of the run and not of the dataset: then no column is named."""
+        return check.manner == "schedule" and self._company.flavour.get("results") == "test_facet"
+
     def due(self, now: float) -> Iterator[Sent]:
         while self._waiting and self._waiting[0][0] <= now:
             at, _, raw = heapq.heappop(self._waiting)
@@ -167,7 +184,7 @@ class Teller:
         """Only dbt's structured logs tell of what did not happen."""
         if launch.pipeline.mode != "structured_logs":
             return
-        facets = self._run_facets(job, launch, self._company.flavour.get("dbt", "1.0.0"))
+        facets = self._run_facets(job, launch, launch.engine)
         table = self._company.tables[job.output]
         inputs = [self._dataset(self._company.tables[each.table].read_as, {}) for each in job.inputs]
         outputs = [self._dataset(table.written_as, {})]
@@ -261,8 +278,7 @@ class Teller:
     def _of_launch(self, launch: Launch, state: str, at: float) -> Facets:
         pipeline = launch.pipeline
         tool, producer = pipeline.tool, PRODUCERS[pipeline.tool]
-        engine = self._company.flavour.get(tool, "1.0.0")
-        facets: Facets = {"processing_engine": self._engine(tool, engine)}
+        facets: Facets = {"processing_engine": self._engine(tool, launch.engine)}
         kind = {Tool.AIRFLOW: "DAG", Tool.DBT: "JOB", Tool.SPARK: "APPLICATION"}[tool]
         if tool is Tool.AIRFLOW:
             facets["nominalTime"] = self._nominal(launch, producer)
@@ -317,7 +333,7 @@ class Teller:
         if launch is None or not look.results:
             return
         job = self._company.producers[look.check.table]
-        run_facets = self._run_facets(job, launch, self._company.flavour.get("dbt", "1.0.0"))
+        run_facets = self._run_facets(job, launch, launch.engine)
         if launch.pipeline.mode == "artifacts":
             self._hold_dbt_tests(look, launch, job, run_facets)
             return
@@ -344,7 +360,7 @@ class Teller:
         """From structured logs: each test a run that fails when the test does, and names a table of its own."""
         producer = PRODUCERS[Tool.DBT]
         table = self._company.tables[look.check.table].written_as
-        told = test_name(look.check, result.test)
+        told = self.test_name(look.check, result.test)
         project = self._company.flavour.get("project", "dbt")
         name = Name(job.told_as.namespace, f"test.{project}.{told}.{number_of(told):010x}")
         facets: Facets = {"schema": self._schema(producer, look.content.columns, ())}
@@ -369,7 +385,10 @@ class Teller:
             facets["parent"] = self._parent(dag, look.launch.run_id, dag, look.launch.run_id, _CHECKER)
         schema = {"schema": self._schema(_CHECKER, look.content.columns, look.content.extra)}
         dataset = self._dataset(self._company.tables[look.check.table].read_as, schema)
-        dataset["inputFacets"] = {"dataQualityAssertions": self._assertions(look.check, look.results, _CHECKER)}
+        if self._is_of_run(look.check):
+            facets["test"] = self._test_facet(look)
+        else:
+            dataset["inputFacets"] = {"dataQualityAssertions": self._assertions(look.check, look.results, _CHECKER)}
         said = _Said(look.results[0].run_id, facets, look.check.told_as, {}, _CHECKER, [dataset])
         event = self._event("COMPLETE", look.at, said)
         if self._company.flavour.get("naive_checks"):
@@ -399,6 +418,8 @@ class Teller:
         facets: Facets = {}
         if run.job.voice.schema:
             facets["schema"] = self._schema(producer, seen.content.columns, seen.content.extra)
+        if run.job.voice.snapshots and seen.snapshot:
+            facets["version"] = self._facet("version", producer, datasetVersion=seen.snapshot)
         dataset = self._dataset(seen.table.read_as, facets)
         if run.job.tool is Tool.SPARK:
             size = round(seen.rows) * _BYTES_A_ROW
@@ -420,6 +441,8 @@ class Teller:
             facets["columnLineage"] = self._column_lineage(job, columns, producer)
         if job.tool is Tool.PLAIN:
             facets["ownership"] = self._owners(table.owner, producer, "ownershipDataset")
+        if voice.snapshots and is_end and content is not None:
+            facets["version"] = self._facet("version", producer, datasetVersion=snapshot_of(run.run_id))
         if run.own_results and is_end:
             check = next(c for c in self._company.checks.values() if c.table == table.key and c.manner == "own_output")
             facets["dataQualityAssertions"] = self._assertions(check, run.own_results, producer)
@@ -640,9 +663,24 @@ class Teller:
             "dataQualityAssertions", producer, assertions=[self._assertion(check, each) for each in results]
         )
 
+    def _test_facet(self, look: Look) -> Facets:
+        tests = [
+            {
+                "name": self.test_name(look.check, each.test),
+                "status": "pass" if each.finding.passed else "fail",
+                "severity": each.test.severity,
+                "type": str(each.test.kind),
+                "expected": each.finding.expected,
+                "actual": each.finding.actual,
+                **({} if each.finding.passed else {"description": each.finding.message}),
+            }
+            for each in look.results
+        ]
+        return self._facet("test", _CHECKER, tests=tests)
+
     def _assertion(self, check: Check, result: Result) -> Facets:
         test, finding = result.test, result.finding
-        name = test_name(check, test)
+        name = self.test_name(check, test)
         kind = _DBT_TESTS[test.kind] if check.manner == "dbt" else name
         said: Facets = {"assertion": kind, "success": finding.passed}
         if test.column:

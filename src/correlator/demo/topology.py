@@ -68,6 +68,8 @@ class _Style:
     dbt_mode: Mode
     tools: tuple[tuple[float, ...], ...]
     """For each layer how likely Airflow, dbt, Spark and plain producers are."""
+    has_snapshots: bool
+    """Whether the lake's tables are of a format that numbers its versions."""
     is_modern: bool
     """Whether dbt owns everything between raw data and dashboards."""
 
@@ -102,6 +104,7 @@ def _style(random: Luck) -> _Style:
         database=random.choice(("dwh", "analytics", "prod")),
         dbt_mode=random.choice(("artifacts", "structured_logs")),
         tools=((0.45, 0.0, 0.25, 0.3), middle, middle, middle, (0.5, 0.0, 0.1, 0.4)),
+        has_snapshots=random.has(0.4),
         is_modern=is_modern,
     )
 
@@ -145,6 +148,7 @@ class _Growth:
                 "spark": random.choice(("3.4.1", "3.5.1", "4.0.0")),
                 "plain": random.choice(("1.12.0", "2.3.1", "0.9.4")),
                 "project": self.style.database,
+                **({"results": "test_facet"} if random.has(0.15) else {}),
                 **({"catalogue": "yes"} if random.has(0.4) else {}),
                 # Older versions of Great Expectations' integration leave the offset out.
                 **({"naive_checks": "yes"} if random.has(0.2) else {}),
@@ -388,6 +392,7 @@ class _Growth:
                     parameters=has(0.8),
                     column_lineage=not is_extract,
                     versions=is_extract and has(0.5),
+                    snapshots=self.style.has_snapshots,
                     metrics=has(0.3),
                     nominal_time=False,
                 )

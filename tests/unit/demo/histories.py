@@ -120,7 +120,14 @@ class Told:
 
     def has_failed_result(self, truth: Truth) -> bool:
         """Whether the events tell the failure under the names of the truth."""
-        return any(
+        of_run = [
+            said
+            for event in self.runs[truth.test_run_id].events
+            for said in event["run"]["facets"].get("test", {}).get("tests", ())
+            if [(each["namespace"], each["name"]) for each in event["inputs"]]
+            == [(truth.dataset_namespace, truth.dataset_name)]
+        ]
+        return any(said["name"] == truth.test_name and said["status"] == "fail" for said in of_run) or any(
             (said.get("name") or said["assertion"], said.get("column", "")) == (truth.test_name, truth.column)
             and not said["success"]
             for event in self.runs[truth.test_run_id].events
