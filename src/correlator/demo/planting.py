@@ -80,45 +80,44 @@ def _fault(random: Luck, kind: FaultKind, job: Job, day: float) -> Fault | None:
     # Hours of work, when somebody deploys; for a daily job anything before its next run is the same.
     begins = day + (random.uniform(8, 17) * HOUR if is_hourly else 0.0)
     lasts = (random.randint(20, 30) * HOUR if is_hourly else random.choice((1, 1, 2)) * DAY) - 60
-    drop = Scaled(round(random.uniform(0.01, 0.06) if is_hourly else random.uniform(0.02, 0.2), 3))
+    drop = Scaled(round(random.uniform(0.01, 0.06) if is_hourly else random.uniform(0.02, 0.3), 3))
 
-    def fault(carrier: str, effects: tuple[Effect, ...] = (), **more: object) -> Fault:
-        return replace(Fault(kind, job.key, begins, begins + lasts, "moment"), carrier=carrier, effects=effects, **more)  # type: ignore[arg-type] # checked where they are given
-
+    persistent = Fault(kind, job.key, begins, begins + lasts, "moment")
     a_while = random.randint(9, 14) * HOUR if is_hourly else DAY - 60
+    passing = replace(persistent, ends=begins + a_while)
     match kind:
         case FaultKind.VOLUME_DROP | FaultKind.VOLUME_SPIKE if not job.is_extract:
             return None
         case FaultKind.VOLUME_DROP:
-            return fault("source", (drop,))
+            return replace(persistent, carrier="source", effects=(drop,))
         case FaultKind.VOLUME_SPIKE:
-            return fault("source", (Scaled(round(random.uniform(4, 9), 2)),))
+            return replace(persistent, carrier="source", effects=(Scaled(round(random.uniform(4, 9), 2)),))
         case FaultKind.FAILED_RUN:
-            return fault("moment", moment="fails", ends=begins + a_while, is_aborted=random.has(0.2))
+            return replace(passing, moment="fails", is_aborted=random.has(0.2))
         case FaultKind.MISSING_RUN:
-            return fault("moment", moment="missing", ends=begins + a_while)
+            return replace(passing, moment="missing")
         case FaultKind.STALE_INPUT if job.is_extract:
-            return fault("source", moment="undelivered", ends=begins + a_while)
+            return replace(passing, carrier="source", moment="undelivered")
         case FaultKind.STALE_INPUT if job.tool is Tool.DBT:
             return None  # within one invocation nobody is late alone
         case FaultKind.STALE_INPUT:
-            delay = random.uniform(9, 14) * HOUR
-            return fault("moment", moment="late", delay=delay, ends=begins + (HOUR if is_hourly else DAY) - 60)
+            ends = begins + (HOUR if is_hourly else DAY) - 60
+            return replace(passing, moment="late", delay=random.uniform(9, 14) * HOUR, ends=ends)
         case FaultKind.PARTIAL_WRITE:
-            moment = random.choice(("", "fails_halfway"))
-            return fault("moment", (drop,), moment=moment, ends=begins + a_while)
+            return replace(passing, moment=random.choice(("", "fails_halfway")), effects=(drop,))
         case FaultKind.SCHEMA_DRIFT:
             effect = _schema_effect(random, job)
             if effect is None:
                 return None
-            carrier = "source" if job.is_extract else "code"
-            return fault(carrier, (effect,), is_announced=carrier == "source" and random.has(0.4))
+            if job.is_extract:
+                return replace(persistent, carrier="source", effects=(effect,), is_announced=random.has(0.4))
+            return replace(persistent, carrier="code", effects=(effect,))
         case FaultKind.CODE_CHANGE:
-            return fault("code", _bug(random, job, drop))
+            return replace(persistent, carrier="code", effects=_bug(random, job, drop))
         case FaultKind.ENGINE:
-            return fault("engine", _bug(random, job, drop), is_shared=random.has(0.5))
+            return replace(persistent, carrier="engine", effects=_bug(random, job, drop), is_shared=random.has(0.5))
         case FaultKind.PARAMETER:
-            return fault("parameter", _bug(random, job, drop))
+            return replace(persistent, carrier="parameter", effects=_bug(random, job, drop))
 
 
 def _schema_effect(random: Luck, job: Job) -> Effect | None:

@@ -37,6 +37,13 @@ _TRANSIENT: Final = (
     "the worker was evicted: out of memory",
     "429 Too Many Requests",
 )
+_BAD_VALUES: Final = {
+    "lookback_days": "0",
+    "currency": "USD",
+    "min_amount": "1000",
+    "timezone": "America/New_York",
+    "sample_rate": "0.05",
+}
 _LASTING: Final = (
     "permission denied for schema raw",
     "division by zero",
@@ -225,39 +232,46 @@ class Simulation:
         run = Run(identity, job, launch, attempt, now, [], state.code, state.engine, tuple(state.parameters.items()))
         slow = random.uniform(1.6, 2.2) if random.has(self._noise.slow_runs) else 1.0
         seconds = job.usual_seconds * random.lognormvariate(0, 0.15) * slow
-        wrongs = random.has(self._noise.retries) and attempt == 1 and job.retries > 0
-        content: Content | None = None
+        is_unlucky = random.has(self._noise.retries) and attempt == 1 and job.retries > 0
         why_failed: Why | None = None
         try:
-            content = self._written(job, run, random, now, fault)
+            run.written = self._written(job, run, random, now, fault)
         except BrokenColumnError as broken:
             why_failed = broken.why
-            run.error = (
-                f'column "{broken.column}" does not exist'
-                if broken.is_gone
-                else f'invalid input syntax for column "{broken.column}"'
-            )
-        if fault is not None and content is not None:
-            why = self._why(fault, job, run.run_id)
-            if fault.moment == "fails":
-                content, why_failed = None, why
-                run.error = _LASTING[state.index % len(_LASTING)]
-            else:
-                content = struck(content, fault.effects, why) if fault.effects else content
-                if fault.moment == "fails_halfway":
-                    why_failed = why
-                    run.error = "lost connection while writing"
-                    seconds *= 0.5
-        elif wrongs and content is not None:
-            content, seconds = None, seconds * random.uniform(0.1, 0.6)
-            run.error = random.choice(_TRANSIENT)
+            words = 'column "{}" does not exist' if broken.is_gone else 'invalid input syntax for column "{}"'
+            self._fail(run, words.format(broken.column))
+        else:
+            if fault is not None:
+                why_failed = self._suffer(run, run.written, fault)
+            elif is_unlucky:
+                run.written = None
+                self._fail(run, random.choice(_TRANSIENT))
+        if run.error:
+            seconds *= random.uniform(0.1, 0.6)
         run.ended = now + max(seconds, 1.0)
-        run.state = "FAIL" if run.error else "COMPLETE"
-        if fault is not None and fault.moment == "fails" and fault.is_aborted:
-            run.state, run.error = "ABORT", "cancelled by the operator"
-        run.written = content
         self._teller.started(run)
         self._at(run.ended, partial(self._end, run, why_failed))
+
+    def _suffer(self, run: Run, written: Content, fault: Fault) -> Why | None:
+        """What a fault makes of a run, and why if that is a failure."""
+        why = self._why(fault, run.job, run.run_id)
+        if fault.effects:
+            run.written = struck(written, fault.effects, why)
+        match fault.moment:
+            case "fails" if fault.is_aborted:
+                run.written = None
+                self._fail(run, "cancelled by the operator", "ABORT")
+            case "fails":
+                run.written = None
+                self._fail(run, _LASTING[self._jobs[run.job.key].index % len(_LASTING)])
+            case "fails_halfway":
+                self._fail(run, "lost connection while writing")
+            case _:
+                return None
+        return why
+
+    def _fail(self, run: Run, words: str, state: str = "FAIL") -> None:
+        run.error, run.state = words, state
 
     def _written(self, job: Job, run: Run, random: Luck, now: float, fault: Fault | None) -> Content:
         state = self._jobs[job.key]
@@ -306,7 +320,7 @@ class Simulation:
                     run.own_results = self._results(check, now, run, run.run_id)
         self._teller.finished(run)
         if run.error:
-            if run.attempt <= job.retries and (run.written is None):
+            if run.attempt <= job.retries and run.written is None and run.state != "ABORT":
                 pause = 20.0 if job.period < DAY else 120.0
                 self._at(now + pause, partial(self._begin, launch, job, run.attempt + 1, ""))
                 return
@@ -501,8 +515,8 @@ class Simulation:
                     self._upgrade(job.tool, version, now)
                 state.engine = version
             case "parameter":
-                name = random.choice(list(state.parameters) or ["limit"])
-                state.parameters[name] = random.choice(("USD", "0.05", "7", "-1", "CET"))
+                name, value = _bad_parameter(job)
+                state.parameters[name] = value
             case "source" if fault.is_announced and job.source is not None:
                 self._teller.announced(job, struck_columns(fault, state.columns), now)
             case _:
@@ -520,13 +534,19 @@ class Simulation:
                 if fault.is_shared:
                     self._upgrade(job.tool, state.engine, now)
             case "parameter":
-                state.parameters.update(dict(job.parameters))
+                name, _ = _bad_parameter(job)
+                before = dict(job.parameters).get(name)
+                if before is None:
+                    del state.parameters[name]
+                else:
+                    state.parameters[name] = before
             case _:
                 pass
 
     def _chance(self, index: int, moment: float) -> Luck:
         """Luck that hangs on who and when alone: a fault elsewhere does not change it."""
-        return Luck(((self._seed * 1_000_003 + index) * 1_000_003 + int(moment)) & 0xFFFFFFFFFFFFFFFF)
+        mixed = (self._seed * 1_000_003 + index) * 0x9E3779B97F4A7C15 + int(moment)
+        return Luck(mixed & 0xFFFFFFFFFFFFFFFF)
 
 
 def is_monorepo(repository: str) -> bool:
@@ -559,6 +579,13 @@ def is_told(root: Job, fault: Fault) -> bool:
 def struck_columns(fault: Fault, columns: dict[str, Column]) -> dict[str, Column]:
     why = Why(fault, fault.job, None, None)
     return struck(Content(0.0, 0.0, columns), fault.effects, why).columns
+
+
+def _bad_parameter(job: Job) -> tuple[str, str]:
+    """A setting of the job that can do harm, and a value that does."""
+    harmful = [name for name, _ in job.parameters if name in _BAD_VALUES]
+    name = harmful[0] if harmful else "limit"
+    return name, _BAD_VALUES.get(name, "100")
 
 
 def _commit(random: Luck) -> str:
