@@ -43,6 +43,8 @@ class Judged(NamedTuple):
     direct: bool
     place: int | None
     """Of the root among the candidates, from 1."""
+    right_job: bool
+    """Whether the first candidate is a run of the root's job."""
     baseline: bool
     seconds: float
 
@@ -93,6 +95,7 @@ def judged(connection: psycopg.Connection[Any], truths: list[Truth], seed: int) 
             seed,
             is_direct(truth, explanation),
             place_of(truth, explanation),
+            right_job(truth, explanation),
             latest_is_right(history, truth),
             seconds,
         )
@@ -132,6 +135,11 @@ def place_of(truth: Truth, explanation: Explanation | None) -> int | None:
         if run == truth.root_run_id or (run is not None and run == truth.onset_run_id):
             return place
     return None
+
+
+def right_job(truth: Truth, explanation: Explanation | None) -> bool:
+    first = next(iter(explanation.candidates if explanation else ()), None)
+    return first is not None and (first.namespace, first.name) == truth.root_job
 
 
 def latest_is_right(history: History, truth: Truth) -> bool:
@@ -191,7 +199,7 @@ def tell(one: Judged) -> None:
 def table(found: list[Judged]) -> None:
     told = [one for one in found if one.truth.is_told]
     print(f"\n{len(found)} first failures, {len(told)} of which the events say enough\n")
-    print(f"{'':22} {'n':>5} {'direct':>8} {'top-1':>8} {'top-3':>8} {'baseline':>9}")
+    print(f"{'':22} {'n':>5} {'direct':>8} {'top-1':>8} {'top-3':>8} {'top-1 job':>10} {'baseline':>9}")
     groups: dict[str, list[Judged]] = defaultdict(list)
     for one in told:
         groups[one.truth.fault.value].append(one)
@@ -203,7 +211,7 @@ def table(found: list[Judged]) -> None:
             f"{name:22} {len(of_group):5} {share(one.direct for one in of_group):>8} "
             f"{share(one.place == 1 for one in of_group):>8} "
             f"{share(one.place is not None and one.place <= 3 for one in of_group):>8} "
-            f"{share(one.baseline for one in of_group):>9}"
+            f"{share(one.right_job for one in of_group):>10} {share(one.baseline for one in of_group):>9}"
         )
     times = sorted(one.seconds for one in found)
     if times:

@@ -38,6 +38,8 @@ _SHARE: Final = 0.4
 _EXTREME: Final = 1.2
 """Less than a third, or more than three times."""
 _VISIBLE: Final = 0.3
+_MUCH: Final = 8.0
+"""Times as much, or as little: nobody tunes a setting by that."""
 _CONVINCING: Final = 0.4
 _PER_STEP: Final = 0.97
 _MOST: Final = 20
@@ -111,12 +113,14 @@ class _Findings(msgspec.Struct):
 
 
 class _Trouble(msgspec.Struct, frozen=True):
-    """That a job did not deliver: its run failed, or there was none."""
+    """That a job did not deliver: its run failed, or was late, or there was none."""
 
     job: UUID
     failed: PastRun | None
     since: datetime
     """Its last good end."""
+    due: datetime | None = None
+    """When something was to be there again, if it did not fail."""
 
 
 def explain(
@@ -150,6 +154,8 @@ class Explaining:
         self._names: dict[UUID, str] = {}
         self._findings: dict[UUID, _Findings] = {}
         self._shared: Counter[tuple[str, str, str]] = Counter()
+        self._stale: set[tuple[UUID, UUID, datetime]] = set()
+        """Versions that were read although something newer was due."""
         self._effects: dict[UUID, float] = {}
         """The strongest effect of each run that nothing above it explains."""
 
@@ -165,10 +171,11 @@ class Explaining:
             return Explanation(None, [], self._bad, self._good, self._runs)
         self._find()
         self._name()
+        troubles = self._troubles()
         for found in self._findings.values():
             self._judge(found)
         candidates = {("run", run): self._judge(found) for run, found in self._findings.items()}
-        for trouble, distance, weight in self._troubles():
+        for trouble, distance, weight in troubles:
             candidate = self._trouble(trouble, distance, weight)
             _add(candidates, candidate)
             if trouble.failed is not None and self._further > 0 and weight == 1.0:
@@ -203,7 +210,7 @@ class Explaining:
             question = Question("run", "")
             red = Failure(question, versions[0].dataset, versions[0], versions[1], versions[0].at)
         answer = explain(self._history, red, self._limits, why_red=self._why_red, further=self._further - 1)
-        others = [other for other in answer.candidates if other.run is None or other.run.id != run.id]
+        others = [other for other in answer.candidates if other.job_id != run.job_id]
         best = max((other.score for other in others), default=0.0)
         if best < _CONVINCING:
             return
@@ -369,6 +376,7 @@ class Explaining:
             trouble = self._trouble_of(run.job_id, version.at, at) or self._not_renewed(run.job_id, version, before, at)
             if trouble is None:
                 continue
+            self._stale.add(version.key)
             above = self._troubles_above(run.job_id, upstream, at)
             weight = 1.0 if not above else (0.35 if trouble.failed is None else 0.5)
             _keep(found, trouble, distance, weight)
@@ -396,7 +404,7 @@ class Explaining:
         usual = self._pasts[job].interval(now)
         if usual is None or usual > (now - before) * 1.1:
             return None
-        return _Trouble(job, self._pasts[job].failed_since(version.at, now), version.at)
+        return _Trouble(job, self._pasts[job].failed_since(version.at, now), version.at, version.at + usual)
 
     def _trouble_of(self, job: UUID, last: datetime, now: datetime) -> _Trouble | None:
         past = self._pasts.get(job)
@@ -406,7 +414,9 @@ class Explaining:
         if failed is not None:
             return _Trouble(job, failed, last)
         rhythm = cadence([moment for moment in past.ended_well() if moment <= last], last)
-        return _Trouble(job, None, last) if rhythm is not None and rhythm.is_late(last, now) else None
+        if rhythm is None or not rhythm.is_late(last, now):
+            return None
+        return _Trouble(job, None, last, last + rhythm.interval)
 
     def _troubles_above(
         self, job: UUID, upstream: Mapping[UUID, set[UUID]], now: datetime
@@ -441,8 +451,9 @@ class Explaining:
     def _trouble(self, trouble: _Trouble, distance: int, weight: float) -> Candidate:
         kind = self._failure.question.kind
         run = self._history.runs([trouble.failed.id])[trouble.failed.id] if trouble.failed is not None else None
-        told = run or next(run for run in self._runs.values() if run.job_id == trouble.job)
-        candidate = Candidate(trouble.job, told.namespace, told.name, run, distance)
+        late = self._late(trouble) if run is None else None
+        told = run or late or next(run for run in self._runs.values() if run.job_id == trouble.job)
+        candidate = Candidate(trouble.job, told.namespace, told.name, run or late, distance)
         last = f"{trouble.since:%Y-%m-%d %H:%M}"
         if run is not None:
             error = f": {_first_line(run.error_message)}" if run.error_message else ""
@@ -455,6 +466,12 @@ class Explaining:
                     f"{told.name} ended with {run.state} at {_end(run):%H:%M}{error}; what was read is from {last}",
                 )
             )
+        elif late is not None:
+            due = f"{trouble.due:%Y-%m-%d %H:%M}"
+            sentence = (
+                f"{told.name} was due about {due} and ended at {_end(late):%Y-%m-%d %H:%M}, too late for the reader"
+            )
+            candidate.evidence.append(Evidence("late_run", told.name, due, f"{_end(late):%Y-%m-%d %H:%M}", sentence))
         else:
             candidate.evidence.append(
                 Evidence(
@@ -470,6 +487,14 @@ class Explaining:
         if weight < 1:
             candidate.reasons.append("something further upstream did not deliver either")
         return candidate
+
+    def _late(self, trouble: _Trouble) -> Run | None:
+        """The run that was to deliver, if it came at all: before the one after it was due."""
+        if trouble.due is None:
+            return None
+        until = trouble.due + (trouble.due - trouble.since) * 0.7
+        rows = self._history.rows(_NEXT, trouble.job, trouble.since, until)
+        return self._history.runs([rows[0][0]])[rows[0][0]] if rows else None
 
     # What it amounts to
 
@@ -566,8 +591,10 @@ class Explaining:
         """What went into it that had changed in the same way: directly, or through runs that do not count."""
         for step in self._bad.reads_of(run):
             above = self._findings.get(step.version.run) if step.version is not None else None
-            if above is None or above.run.id in seen:
+            if above is None or step.version is None or above.run.id in seen:
                 continue
+            if step.version.key in self._stale or above.is_partial:
+                return f"{self._names.get(step.use.dataset) or 'its input'}, which is not whole,"
             name = self._names.get(step.use.dataset) or "its input"
             theirs = above.volumes.get(step.use.dataset)
             if theirs is not None and theirs[1].log_ratio * odd.log_ratio > 0:
@@ -661,7 +688,7 @@ class Explaining:
             candidate.evidence.append(
                 Evidence("code", found.run.name, change.before, change.after, _code_sentence(change))
             )
-            strength = 0.5
+            strength = 0.48
             if change.words and wanted:
                 strength = 0.8 if change.words & wanted else 0.3
                 if change.words & wanted:
@@ -686,7 +713,10 @@ class Explaining:
         if found.settings:
             # What many have in common did most of them no harm.
             common = min(self._shared[change.facet, change.path, change.after] for change in found.settings)
-            yield "setting", 0.5 / (1 + 0.25 * (common - 1))
+            rare = 0.5 if all(change.is_engine for change in found.settings) else 0.55
+            if any(change.factor > _MUCH for change in found.settings):
+                rare = 0.65
+            yield "setting", rare / (1 + 0.25 * (common - 1))
 
     def _name(self) -> None:
         wanted = {version.written_as for versions in self._bad.written.values() for version in versions}
@@ -755,6 +785,12 @@ def _time(seconds: float) -> str:
 def _amount(what: str, value: float) -> str:
     return f"{value:.1%}" if what == "nulls" else f"{value:,.4g}"
 
+
+_NEXT: Final = """
+SELECT id FROM {s}.job_runs
+WHERE job_id = %s AND started_at > %s AND started_at < %s AND ended_at IS NOT NULL
+ORDER BY started_at, id LIMIT 1
+"""
 
 _VERSIONS_READ: Final = """
 SELECT job_run_id, dataset_id, dataset_version FROM {s}.lineage_edges

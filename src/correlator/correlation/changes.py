@@ -125,6 +125,15 @@ class SettingChange(msgspec.Struct, frozen=True):
     def is_engine(self) -> bool:
         return self.facet in ENGINE
 
+    @property
+    def factor(self) -> float:
+        """How many times as much or as little a number became; 1 for what is none."""
+        try:
+            one, other = abs(float(self.before)), abs(float(self.after))
+        except ValueError:
+            return 1.0
+        return max(one, other) / max(min(one, other), 1e-9)
+
 
 def setting_changes(
     before: Mapping[str, Any], after: Mapping[str, Any], older: Iterable[Mapping[str, Any]]

@@ -56,10 +56,12 @@ class JobPast(msgspec.Struct):
         for run in self.runs:
             if run.state not in ("FAIL", "ABORT") or not since < run.ended_at <= until:
                 continue
-            again = [other for other in self.good if other.ended_at > run.ended_at]
+            # Of several tries the last one counts.
             if not any(
-                (run.parent is not None and other.parent == run.parent) or other.started_at - run.ended_at < soon
-                for other in again
+                (run.parent is not None and other.parent == run.parent)
+                or (other.state == "COMPLETE" and other.started_at - run.ended_at < soon)
+                for other in self.runs
+                if other.ended_at > run.ended_at
             ):
                 found.append(run)
         return found
