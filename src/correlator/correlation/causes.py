@@ -22,13 +22,14 @@ from correlator.correlation.changes import (
     SettingChange,
     code_changes,
     metric_changes,
+    rows_of,
     schema_change,
     setting_changes,
 )
 from correlator.correlation.history import History, Output, Run, Use, Version
-from correlator.correlation.past import PastRun, facets_at, pasts, run_facets
+from correlator.correlation.past import JobPast, PastRun, facets_at, pasts, run_facets
 from correlator.correlation.questions import FIT, Question
-from correlator.correlation.usual import Oddity, cadence, oddity
+from correlator.correlation.usual import Oddity, Sample, cadence, oddity
 from correlator.correlation.walk import Limits, Step, Trace, walk
 
 _EXPLAINED: Final = 0.12
@@ -42,6 +43,10 @@ _MUCH: Final = 8.0
 """Times as much, or as little: nobody tunes a setting by that."""
 _CONVINCING: Final = 0.4
 _PER_STEP: Final = 0.97
+_TOLD: Final = 5
+_ALIVE: Final = 6
+"""So many counts, nearly all different, are those of a table that changes with every run."""
+_NOBODY: Final = UUID(int=0)
 _MOST: Final = 20
 """Candidates in an answer."""
 
@@ -104,6 +109,8 @@ class _Findings(msgspec.Struct):
     schemas: dict[UUID, SchemaChange] = msgspec.field(default_factory=dict)
     volumes: dict[UUID, tuple[str, Oddity]] = msgspec.field(default_factory=dict)
     metrics: dict[UUID, list[MetricChange]] = msgspec.field(default_factory=dict)
+    between: dict[UUID, tuple[PastRun, Oddity]] = msgspec.field(default_factory=dict)
+    """Of earlier runs that went into what the next job read."""
     counted: set[UUID] = msgspec.field(default_factory=set)
     """Datasets of which the run says how much it wrote."""
     unchanged: list[str] = msgspec.field(default_factory=list)
@@ -172,33 +179,117 @@ class Explaining:
         self._find()
         self._name()
         troubles = self._troubles()
+        if troubles:
+            self._effects[_NOBODY] = 0.9 * FIT["stale"][self._failure.question.kind]
         for found in self._findings.values():
             self._judge(found)
         candidates = {("run", run): self._judge(found) for run, found in self._findings.items()}
         for trouble, distance, weight in troubles:
             candidate = self._trouble(trouble, distance, weight)
             _add(candidates, candidate)
-            if trouble.failed is not None and self._further > 0 and weight == 1.0:
-                self._ask_why(trouble, trouble.failed, candidate, candidates)
-        for candidate in self._gaps():
+            if self._further > 0 and weight == 1.0:
+                self._ask_why(trouble, candidate, candidates)
+        for candidate in [*self._gaps(), *self._between()]:
             _add(candidates, candidate)
         ranked = sorted(
             candidates.values(), key=lambda c: (-c.score, c.distance, c.namespace, c.name, str(c.run and c.run.id))
         )
+        for candidate in ranked[:_TOLD]:
+            self._find_onset(candidate)
         return Explanation(cause, ranked[:_MOST], self._bad, self._good, self._runs)
 
-    def _ask_why(
-        self, trouble: _Trouble, failed: PastRun, candidate: Candidate, candidates: dict[tuple[str, UUID], Candidate]
-    ) -> None:
-        """A run that failed may have had its reasons: a red test before it, or what it read."""
-        run = self._history.runs([failed.id])[failed.id]
-        inputs = self._history.inputs([run.id])[run.id]
+    def _between(self) -> Iterable[Candidate]:
+        """Runs of which more than one went into what the next job read: those before the last may be the odd ones."""
+        kind = self._failure.question.kind
+        for found in self._findings.values():
+            for dataset, (run, odd) in found.between.items():
+                known = self._history.runs([run.id])[run.id]
+                candidate = Candidate(known.job_id, known.namespace, known.name, known, found.distance)
+                sentence = f"{_count(odd.amount)} rows written, {odd.amount / max(odd.usual, 1):.0%} of what is usual"
+                explained = self._explains_volume(found.run.id, odd)
+                candidate.evidence.append(
+                    Evidence("volume", self._names.get(dataset, ""), _count(odd.usual), _count(odd.amount), sentence)
+                )
+                fit = FIT["less" if odd.score < 0 else "more"][kind]
+                if abs(odd.log_ratio) > _EXTREME:
+                    fit = max(fit, FIT["broken"][kind])
+                strength = 0.8 * odd.strength * fit * (_EXPLAINED if explained else 1.0)
+                candidate.score = strength * _PER_STEP**found.distance
+                yield candidate
+
+    def _find_between(self) -> None:
+        for found in self._findings.values():
+            if not found.is_new or found.baseline is None:
+                continue
+            past = self._pasts[found.run.job_id]
+            for version in self._bad.written[found.run.id]:
+                if version.dataset in found.volumes:
+                    continue
+                odd = next(iter(self._odd_between(past, version, found.baseline, found.run)), None)
+                if odd is not None:
+                    found.between[version.dataset] = odd
+
+    def _odd_between(
+        self, past: JobPast, version: Version, baseline: PastRun, last: Run
+    ) -> Iterable[tuple[PastRun, Oddity]]:
+        """The odd runs of a job after one of its runs and before another, the first one first."""
+        written = past.written.get(version.dataset, ())
+        for run, rows, _ in sorted(written, key=lambda one: (one[0].ended_at, one[0].id)):
+            if baseline.ended_at < run.ended_at <= _end(last) and rows is not None and run.state == "COMPLETE":
+                odd = oddity(run.ended_at, float(rows), past.rows_before(version.dataset, run.id))
+                if odd is not None and odd.strength:
+                    yield run, odd
+
+    def _find_onset(self, candidate: Candidate) -> None:
+        """Where the job ran several times since all was well: the first of its runs that shows what the last one does."""
+        run = candidate.run
+        found = self._findings.get(run.id) if run is not None else None
+        if run is None or found is None or found.baseline is None or not found.is_new:
+            return
+        past = self._pasts[run.job_id]
+        between = [p for p in past.good if found.baseline.ended_at < p.ended_at < _end(run)]
+        if not between:
+            return
+        first: PastRun | None = None
+        for version in self._bad.written[run.id] if found.volumes else ():
+            first = next((odd_run for odd_run, _ in self._odd_between(past, version, found.baseline, run)), None)
+        if first is None and found.code:
+            first = self._first_with_code(found, sorted(between, key=lambda p: p.ended_at))
+        if first is None and found.settings:
+            first = self._first_with_setting(found, sorted(between, key=lambda p: p.ended_at))
+        if first is not None and first.id != run.id:
+            candidate.run = self._history.runs([first.id])[first.id]
+            candidate.reasons.append(
+                f"the first of its runs that shows it; what was read is of the run that ended at {_end(run):%H:%M}"
+            )
+
+    def _first_with_code(self, found: _Findings, between: Sequence[PastRun]) -> PastRun | None:
+        job = found.run.job_id
+        code = facets_at(self._history, "job", [(job, p.ended_at) for p in between] + [(job, _end(found.run))], CODE)
+        now = code[job, _end(found.run)]
+        return next((p for p in between if not code_changes(code[job, p.ended_at], now)), None)
+
+    def _first_with_setting(self, found: _Findings, between: Sequence[PastRun]) -> PastRun | None:
+        facets = run_facets(self._history, [found.run.id, *(p.id for p in between)])
+        wanted = {(change.facet, change.path) for change in found.settings}
+        for past in between:
+            changed = setting_changes(facets.get(past.id) or {}, facets.get(found.run.id) or {}, [])
+            if not wanted & {(change.facet, change.path) for change in changed}:
+                return past
+        return None
+
+    def _ask_why(self, trouble: _Trouble, candidate: Candidate, candidates: dict[tuple[str, UUID], Candidate]) -> None:
+        """Who did not deliver may have had reasons: a red test before it, or what it read."""
+        run = candidate.run
         red = None
-        if run.state == "ABORT" and self._why_red is not None:
+        if (run is None or run.state == "ABORT") and self._why_red is not None:
             # It was skipped, because somebody found something.
-            above = {use.dataset for use in inputs} | {step.use.dataset for step in self._bad.steps}
-            red = self._why_red(self._history, above, trouble.since, run.ended_at or self._failure.at)
+            above = {step.use.dataset for step in self._bad.steps}
+            until = self._failure.at if run is None else run.ended_at or self._failure.at
+            red = self._why_red(self._history, above - {self._failure.dataset}, trouble.since, until)
         if red is None:
+            if run is None or run.state == "COMPLETE":
+                return
             outputs = self._history.outputs([run.id, *self._runs])
             made = [
                 _attempt(run, outputs[run.id]),
@@ -210,7 +301,7 @@ class Explaining:
             question = Question("run", "")
             red = Failure(question, versions[0].dataset, versions[0], versions[1], versions[0].at)
         answer = explain(self._history, red, self._limits, why_red=self._why_red, further=self._further - 1)
-        others = [other for other in answer.candidates if other.job_id != run.job_id]
+        others = [other for other in answer.candidates if other.job_id != trouble.job]
         best = max((other.score for other in others), default=0.0)
         if best < _CONVINCING:
             return
@@ -234,7 +325,8 @@ class Explaining:
                 distances[job] = min(distance, distances.get(job, distance))
         kind = self._failure.question.kind
         for job, distance in distances.items():
-            for failed in self._pasts[job].failed_between(start.at, self._failure.at)[:3]:
+            # Of a series of failures the first.
+            for failed in self._pasts[job].failed_between(start.at, self._failure.at)[-1:]:
                 run = self._history.runs([failed.id])[failed.id]
                 error = f": {_first_line(run.error_message)}" if run.error_message else ""
                 sentence = (
@@ -242,7 +334,7 @@ class Explaining:
                 )
                 candidate = Candidate(job, run.namespace, run.name, run, distance)
                 candidate.evidence.append(Evidence("run_failed", run.name, "COMPLETE", run.state, sentence))
-                candidate.score = 0.62 * FIT["failed"][kind] * _PER_STEP**distance
+                candidate.score = 0.75 * FIT["failed"][kind] * _PER_STEP**distance
                 yield candidate
 
     # What is odd
@@ -258,6 +350,7 @@ class Explaining:
                 self._findings[run_id] = found
         self._find_changes()
         self._find_amounts()
+        self._find_between()
         self._shared = Counter(
             (change.facet, change.path, change.after) for f in self._findings.values() for change in f.settings
         )
@@ -309,6 +402,18 @@ class Explaining:
                 )
                 if metrics:
                     f.metrics[version.dataset] = metrics
+                if version.row_count is None:
+                    told = [
+                        (at, rows_of(schemas[version.written_as, at].get("dataQualityMetrics")))
+                        for at in (b.ended_at, *(self._ends(o) for o in older[f.run.id]))
+                    ]
+                    rows = rows_of(schemas[version.written_as, version.at].get("dataQualityMetrics"))
+                    samples = [Sample(at, float(amount)) for at, amount in told if amount is not None]
+                    odd = oddity(version.at, float(rows), samples) if rows is not None else None
+                    if rows is not None:
+                        f.counted.add(version.dataset)
+                    if odd is not None and odd.strength:
+                        f.volumes[version.dataset] = ("rows", odd)
         self._find_unchanged(pairs)
 
     def _ends(self, run: UUID) -> datetime:
@@ -316,7 +421,14 @@ class Explaining:
 
     def _find_unchanged(self, pairs: Sequence[tuple[_Findings, PastRun]]) -> None:
         """Runs that read the same as the last time: the same version by its name, the same number of rows."""
-        asked = [run for f, _ in pairs for run in (f.run.id, *(p.id for p in self._pasts[f.run.job_id].good[:4]))]
+        asked = [
+            run
+            for f, _ in pairs
+            for run in (
+                f.run.id,
+                *[p.id for p in self._pasts[f.run.job_id].good if p.ended_at < _end(f.run) and p.id != f.run.id][:3],
+            )
+        ]
         versions: defaultdict[UUID, dict[UUID, str]] = defaultdict(dict)
         for run, dataset, version in self._history.rows(_VERSIONS_READ, list(dict.fromkeys(asked))):
             versions[run][dataset] = version
@@ -330,8 +442,9 @@ class Explaining:
                 if seen[0] == version and len(seen) > 1 and seen[1] != version:
                     f.unchanged.append(f"it read version {version[:40]} of its input, as its last run did")
             for version in self._bad.written[f.run.id]:
-                counts = [s.amount for s in past.rows_before(version.dataset, f.run.id)[:4]]
-                if version.row_count and len(counts) > 2 and version.row_count == counts[0] != counts[1]:
+                counts = [s.amount for s in past.rows_before(version.dataset, f.run.id)[:_ALIVE]]
+                is_alive = len(counts) >= _ALIVE and len(set(counts)) >= _ALIVE - 1
+                if version.row_count and is_alive and version.row_count == counts[0]:
                     f.unchanged.append(f"it wrote {version.row_count:,} rows, exactly as many as its last run")
 
     def _find_amounts(self) -> None:
@@ -518,6 +631,9 @@ class Explaining:
         # A change without an effect is less likely where another has one.
         elsewhere = max((effect for other, effect in self._effects.items() if other != run.id), default=0.0)
         doubt = 1.0 if strongest > _VISIBLE else 1 - 0.6 * elsewhere
+        if effects and strongest < _VISIBLE and (found.volumes or found.metrics):
+            # What is odd about it came from elsewhere.
+            doubt *= 0.6
         parts += [strength * FIT[name][kind] * doubt for name, strength in causes]
         if strongest > _VISIBLE and causes:
             parts.append(0.5)
@@ -596,7 +712,7 @@ class Explaining:
             if step.version.key in self._stale or above.is_partial:
                 return f"{self._names.get(step.use.dataset) or 'its input'}, which is not whole,"
             name = self._names.get(step.use.dataset) or "its input"
-            theirs = above.volumes.get(step.use.dataset)
+            theirs = above.volumes.get(step.use.dataset) or above.between.get(step.use.dataset)
             if theirs is not None and theirs[1].log_ratio * odd.log_ratio > 0:
                 if abs(theirs[1].log_ratio) > _SHARE * abs(odd.log_ratio):
                     return name
@@ -677,7 +793,17 @@ class Explaining:
         for sentence in found.unchanged:
             candidate.evidence.append(Evidence("unchanged", found.run.name, None, None, sentence))
         if found.unchanged:
-            yield "stale", min(0.95, 0.65 + 0.15 * len(found.unchanged))
+            old = [
+                step
+                for step in self._bad.reads_of(found.run.id)
+                if step.version is not None
+                and (step.version.key in self._stale or step.version.run in self._good.distances)
+            ]
+            if old:
+                candidate.reasons.append("what it read had not changed either")
+            # Equal counts alone may be chance, or the nature of the table.
+            strength = 0.8 if any("version" in sentence for sentence in found.unchanged) else 0.5
+            yield "stale", strength * (_EXPLAINED if old else 1.0)
 
     def _code_causes(
         self, found: _Findings, candidate: Candidate, reach: frozenset[str] | None

@@ -26,6 +26,12 @@ _OF_EVERY_RUN: Final = frozenset(
     }
 )
 """Run facets that say what happened, not how the run was set up."""
+_OF_ITS_OWN: Final = re.compile(
+    r"(^|[._])(id|ids|uuid|guid|pid|host|hostname|url|uri|try_number|attempt|attempts|start|started|end|ended|duration|"
+    r"start_date|end_date|logical_date|execution_date|data_interval_start|data_interval_end|run_after|queued_at|"
+    r"timestamp|created_at|updated_at|start_time|end_time|invocation|session|token)$"
+)
+"""Settings that are another for every run."""
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\d+(?:\.\d+)?|\S")
 _MOST_LEAVES: Final = 400
 
@@ -144,7 +150,7 @@ def setting_changes(
     found = []
     for key in sorted(one.keys() | other.keys()):
         was, is_ = one.get(key), other.get(key)
-        if was == is_ or was is None or is_ is None:
+        if was == is_ or was is None or is_ is None or _OF_ITS_OWN.search(key[1].lower()):
             continue
         seen = [leaves[key] for leaves in history if key in leaves]
         if seen and sum(value != was for value in seen) * 2 >= len(seen):
@@ -209,6 +215,12 @@ def _distance(what: str, one: float, other: float) -> float:
     if what == "nulls":
         return abs(one - other)
     return abs(one - other) / max(abs(one), abs(other), 1e-9)
+
+
+def rows_of(facet: Any) -> int | None:
+    """How many rows a `dataQualityMetrics` facet counts."""
+    rows = facet.get("rowCount") if isinstance(facet, dict) else None
+    return int(rows) if isinstance(rows, int | float) else None
 
 
 def _metrics(facet: Any) -> dict[tuple[str, str], float]:

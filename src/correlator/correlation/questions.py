@@ -27,32 +27,16 @@ _KINDS: Final[tuple[tuple[TestKind, re.Pattern[str]], ...]] = (
 )
 
 FIT: Final[dict[str, dict[TestKind, float]]] = {
-    "less": {
-        "volume": 1.0,
-        "freshness": 0.35,
-        "schema": 0.2,
-        "null": 0.45,
-        "unique": 0.2,
-        "value": 0.5,
-        "run": 0.4,
-    },
-    "more": {
-        "volume": 1.0,
-        "freshness": 0.2,
-        "schema": 0.2,
-        "null": 0.45,
-        "unique": 1.0,
-        "value": 0.5,
-        "run": 0.4,
-    },
+    "less": {"volume": 1.0, "freshness": 0.4, "schema": 0.2, "null": 0.62, "unique": 0.3, "value": 0.68, "run": 0.4},
+    "more": {"volume": 1.0, "freshness": 0.25, "schema": 0.2, "null": 0.55, "unique": 1.0, "value": 0.68, "run": 0.4},
     "stale": {
-        "volume": 0.75,
+        "volume": 0.85,
         "freshness": 1.0,
-        "schema": 0.2,
-        "null": 0.45,
-        "unique": 0.3,
-        "value": 0.55,
-        "run": 0.5,
+        "schema": 0.3,
+        "null": 0.7,
+        "unique": 0.5,
+        "value": 0.75,
+        "run": 0.6,
     },
     "schema": {
         "volume": 0.35,
