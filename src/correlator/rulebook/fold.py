@@ -12,11 +12,11 @@ rules that `facts` declares, and any split giving equal facts holds the two ways
 from collections.abc import Iterable
 from itertools import islice
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from correlator.rulebook import facts as f
 from correlator.rulebook import identity, statements
-from correlator.rulebook.events import Dataset, DatasetEvent, Event, Facets, JobEvent, RunEvent
+from correlator.rulebook.events import Dataset, DatasetEvent, Event, Facets, Job, JobEvent, RunEvent
 from correlator.rulebook.facts import Facts, Key, Row
 from correlator.rulebook.formats import Instant
 from correlator.rulebook.fresh_stack import with_enough_stack
@@ -91,114 +91,153 @@ def _fold(events: list[Event]) -> Facts:
     return said.done()
 
 
-class _Run(NamedTuple):
+class _Job:
+    """A job of the batch by one spelling of its name."""
+
+    __slots__ = ("key", "ref", "row", "told")
+
+    def __init__(self, ref: JobRef, row: Row) -> None:
+        self.ref = ref
+        self.key = ref.key
+        self.row = row
+        self.told: set[int] = set()
+
+
+class _Dataset:
+    """A dataset of the batch by one spelling of its name."""
+
+    __slots__ = ("key", "named", "ref", "row", "told")
+
+    def __init__(self, ref: DatasetRef, row: Row, order: Order) -> None:
+        self.ref = ref
+        self.key = ref.key
+        self.row = row
+        self.named = order
+        """Of the earliest event so far that spells it so."""
+        self.told: set[int] = set()
+
+
+class _Run:
     """A run of the batch, found by its job and run id: to make its key costs a hash."""
 
-    key: Id
-    row: Row
-    states: set[tuple[Instant, int, str]]
+    __slots__ = ("job_facets", "key", "row", "run_facets", "states")
+
+    def __init__(self, key: Id, row: Row, states: set[tuple[Instant, int, str]]) -> None:
+        self.key = key
+        self.row = row
+        self.states = states
+        self.run_facets: Facets | None = None
+        self.job_facets: Facets | None = None
+        """Those that were told last."""
 
 
 class _Said:
-    """Turns events into facts, the latest first. Within an event the first that is said of a thing stands."""
+    """Turns events into facts, the latest first. Within an event the first that is said of a thing stands.
+
+    Facets that an entity was told already, the very same in memory, say nothing more of it: the batch holds them until
+    it is done.
+    """
 
     def __init__(self) -> None:
         self._facts = Facts()
         rows = self._facts.made
-        self._jobs, self._runs, self._datasets = rows(f.JOBS), rows(f.JOB_RUNS), rows(f.DATASETS)
+        self._job_rows, self._run_rows, self._dataset_rows = rows(f.JOBS), rows(f.JOB_RUNS), rows(f.DATASETS)
         self._uses, self._columns, self._writes = rows(f.LINEAGE_EDGES), rows(f.COLUMN_EDGES), rows(f.RUNNING_WRITES)
         self._declarations, self._results = rows(f.DECLARATIONS), rows(f.TEST_RESULTS)
         self._history, self._bodies = rows(f.FACET_HISTORY), rows(f.FACET_BODIES)
-        self._seen: dict[tuple[Id, str], _Run] = {}
+        self._jobs: dict[tuple[str, str], _Job] = {}
+        self._datasets: dict[tuple[str, str], _Dataset] = {}
+        self._runs: dict[tuple[Id, str], _Run] = {}
         self._states: dict[Id, set[tuple[Instant, int, str]]] = {}
-        # Which entity has been told which very facets. They are known by where they are in memory, where the batch
-        # holds them until it is done.
-        self._told: set[tuple[Any, ...]] = set()
+        self._columns_told: set[tuple[Id, Id, int]] = set()
 
     def done(self) -> Facts:
         for run, states in self._states.items():
             if states:
-                self._runs[run,]["states"] = f.first_and_last(frozenset(states), f.HISTORY_KEPT)
+                self._run_rows[run,]["states"] = f.first_and_last(frozenset(states), f.HISTORY_KEPT)
+        for dataset in self._datasets.values():
+            self._spelled(dataset.row, dataset.ref, dataset.named)
         return self._facts
 
     # A run
 
     def run(self, event: RunEvent, order: Order) -> None:
-        said_job = event.job
-        job = job_ref(said_job.namespace, said_job.name)
-        run, row = self._run_of(event, job, order)
-        run_facets = event.run.facets
-        of_this_run, of_this_job = of_run(run_facets), of_job(said_job.facets)
-        told = (run, id(run_facets))
-        if told not in self._told:
-            self._told.add(told)
-            _last_said(row, order, of_this_run.groups)
-            _last_bodies(row, order, run_facets)
+        job = self._job_of(event.job)
+        job_facets, run_facets = event.job.facets, event.run.facets
+        of_this_run, of_this_job = of_run(run_facets), of_job(job_facets)
+        run = self._run_of(event, job, order)
+        at = (order[0],)
+        if run_facets is not run.run_facets:
+            run.run_facets = run_facets
+            _last_said(run.row, order, of_this_run.groups)
+            _last_bodies(run.row, order, run_facets)
             for ancestor in of_this_run.ancestors:
                 self._name_job(ancestor)
-        _last_said(row, order, of_this_job.groups)
-        self._tell_job(job, said_job.facets, order)
+        if job_facets is not run.job_facets:
+            run.job_facets = job_facets
+            _last_said(run.row, order, of_this_job.groups)
+        self._tell_job(job, job_facets, order, at)
         has_results = of_this_run.has_results
         # Outputs first: of a table that is read and written the new schema is the one that stands.
         for dataset in event.outputs:
-            has_results |= self._use(run, "output", dataset, event, order)
+            has_results |= self._use(run.key, "output", dataset, event, order, at)
         for dataset in event.inputs:
-            has_results |= self._use(run, "input", dataset, event, order)
+            has_results |= self._use(run.key, "input", dataset, event, order, at)
         if of_this_job.states_lineage:
-            said = lineage(statements.of_job(said_job, Own(job, event.run.run_id)))
-            self._lineage(run, said, order)
-            self._columns_of(run, said)
+            said = lineage(statements.of_job(event.job, Own(job.ref, event.run.run_id)))
+            self._lineage(run.key, said, order)
+            self._columns_of(run.key, said)
             outputs = {dataset_ref(output.namespace, output.name).key for output in event.outputs}
             outputs.update(output.key for output, _ in said.outputs)
-            self._sources_told(run, [(key, by) for key, by in said.told if key in outputs])
+            self._sources_told(run.key, [(key, by) for key, by in said.told if key in outputs])
         if has_results:
-            self._test_results(run, results(event), order)
+            self._test_results(run.key, results(event), order)
         if of_this_run.history:
-            self._remember("job", job.key, of_this_run.history_beside(of_this_job), run, order)
+            self._remember("job", job.key, of_this_run.history_beside(of_this_job), run.key, order)
         if of_this_job.history:
-            self._remember("job", job.key, of_this_job.history, run, order)
+            self._remember("job", job.key, of_this_job.history, run.key, order)
 
-    def _run_of(self, event: RunEvent, job: JobRef, order: Order) -> tuple[Id, Row]:
+    def _run_of(self, event: RunEvent, job: _Job, order: Order) -> _Run:
         at, rank, digest = order
         run_id = event.run.run_id
-        run = self._seen.get((job.key, run_id))
+        run = self._runs.get((job.key, run_id))
         if run is None:
-            run = self._seen[job.key, run_id] = self._first_seen(job, run_id)
+            run = self._runs[job.key, run_id] = self._first_seen(job.ref, run_id)
         row = run.row
         state = event.event_type or "OTHER"
         if "last_event" not in row:
             row["last_event"] = (at, rank, digest, state, storable(event.producer))
-        row["first_event"] = (at,)
+        row["first_event"] = first = (at,)
         if state != "OTHER":
             run.states.add((at, rank, state))
             if state in _MOMENTS:
-                row[_MOMENTS[state]] = (at,)
+                row[_MOMENTS[state]] = first
             if state in ("START", "RUNNING") and "open" not in row:
                 row["open"] = (at, rank, state)
-        return run.key, row
+        return run
 
     def _first_seen(self, job: JobRef, run_id: str) -> _Run:
         canonical = identity.canonical_job_run_id(job.namespace, job.name, run_id)
         key = bytes.fromhex(canonical[:32])
         who = (canonical, job.key, job.namespace, job.name, storable(run_id))
-        row = self._runs.setdefault((key,), {"identity": who})
+        row = self._run_rows.setdefault((key,), {"identity": who})
         # The id is made of three texts run together, so that two runs may have one.
         row["identity"] = min(row["identity"], who)
         return _Run(key, row, self._states.setdefault(key, set()))
 
-    def _use(self, run: Id, role: str, dataset: Dataset, event: RunEvent, order: Order) -> bool:
+    def _use(self, run: Id, role: str, said: Dataset, event: RunEvent, order: Order, at: tuple[Instant]) -> bool:
         """What a run says of its use of a dataset, and of the dataset; whether there are results of tests."""
-        at = order[0]
-        ref = dataset_ref(dataset.namespace, dataset.name)
-        facets, own_facets = dataset.facets, dataset.role_facets
+        facets, own_facets = said.facets, said.role_facets
         of_this_dataset, of_this_use = of_dataset(facets), of_use(own_facets)
-        self._tell_dataset(ref, facets, of_this_dataset, run, order)
-        row = self._uses.get((run, ref.key, role))
+        dataset = self._dataset_of(said, order)
+        self._tell_dataset(dataset, facets, of_this_dataset, run, order, at)
+        key = (run, dataset.key, role)
+        row = self._uses.get(key)
         if row is None:
-            row = self._uses[run, ref.key, role] = {"last_event": (at,), "origin": _BOUNDARY}
+            row = self._uses[key] = {"last_event": at, "origin": _BOUNDARY}
         else:
             _least(row, "origin", _BOUNDARY)
-        row["first_event"] = (at,)
+        row["first_event"] = at
         if of_this_dataset.groups_of_use:
             _last_said(row, order, of_this_dataset.groups_of_use)
         if own_facets.raw:
@@ -207,16 +246,22 @@ class _Said:
         if role == "output":
             if event.event_type == "RUNNING":
                 # These may be versions of a run that has not ended; if so, the whole run tells (runs.running_write).
-                _last_said(self._writes.setdefault((run, ref.key, at), {}), order, of_this_use.groups)
+                _last_said(self._writes.setdefault((run, dataset.key, at[0]), {}), order, of_this_use.groups)
             if of_this_dataset.tells_sources:
-                own = Own(job_ref(event.job.namespace, event.job.name), event.run.run_id)
-                said = of_this_dataset.lineage(dataset, ref, own)
-                self._lineage(run, said, order)
-                self._sources_told(run, said.told)
-                if said.is_explicit or (run, ref.key, id(facets)) not in self._told:
-                    self._told.add((run, ref.key, id(facets)))
-                    self._columns_of(run, said)
+                self._sources(run, dataset, said, of_this_dataset, event, order)
         return of_this_dataset.has_results or of_this_use.has_results
+
+    def _sources(
+        self, run: Id, output: _Dataset, said: Dataset, gist: DatasetGist, event: RunEvent, order: Order
+    ) -> None:
+        own = Own(job_ref(event.job.namespace, event.job.name), event.run.run_id)
+        told = gist.lineage(said, output.ref, own)
+        self._lineage(run, told, order)
+        self._sources_told(run, told.told)
+        once = (run, output.key, id(said.facets))
+        if told.is_explicit or once not in self._columns_told:
+            self._columns_told.add(once)
+            self._columns_of(run, told)
 
     def _edge(self, run: Id, dataset: DatasetRef, role: str, at: Instant) -> Row:
         key = (run, dataset.key, role)
@@ -233,7 +278,7 @@ class _Said:
             _least(self._edge(run, dataset, "output", order[0]), "origin", origin)
         self._name(said, order)
         if said.is_explicit:
-            self._runs[run,]["explicit"] = _YES
+            self._run_rows[run,]["explicit"] = _YES
 
     def _sources_told(self, run: Id, told: Iterable[tuple[Id, tuple[int]]]) -> None:
         for output, by in told:
@@ -245,7 +290,7 @@ class _Said:
 
     def _test_results(self, run: Id, outcomes: list[Outcome], order: Order) -> None:
         for outcome in outcomes:
-            self._runs[run,]["tested"] = _YES
+            self._run_rows[run,]["tested"] = _YES
             result, test = outcome.result, outcome.test
             row = self._results.setdefault((test.key, run), {})
             about = (test.dataset, test.name, test.column, test.parameters)
@@ -264,29 +309,49 @@ class _Said:
 
     # Jobs and datasets
 
-    def _tell_job(self, ref: JobRef, facets: Facets, order: Order) -> None:
-        row = self._name_job(ref)
-        row["first_event"] = at = (order[0],)
+    def _job_of(self, said: Job) -> _Job:
+        namespace, name = said.namespace, said.name
+        job = self._jobs.get((namespace, name))
+        if job is None:
+            ref = job_ref(namespace, name)
+            job = self._jobs[namespace, name] = _Job(ref, self._name_job(ref))
+        return job
+
+    def _dataset_of(self, said: Dataset, order: Order) -> _Dataset:
+        namespace, name = said.namespace, said.name
+        dataset = self._datasets.get((namespace, name))
+        if dataset is None:
+            ref = dataset_ref(namespace, name)
+            row = self._dataset_rows.setdefault((ref.key,), {"identity": (ref.urn,)})
+            dataset = self._datasets[namespace, name] = _Dataset(ref, row, order)
+        else:
+            dataset.named = order
+        return dataset
+
+    def _tell_job(self, job: _Job, facets: Facets, order: Order, at: tuple[Instant]) -> None:
+        row = job.row
+        row["first_event"] = at
         if "last_event" not in row:
             row["last_event"] = at
-        if facets.raw and (ref.key, id(facets)) not in self._told:
-            self._told.add((ref.key, id(facets)))
+        if facets.raw and id(facets) not in job.told:
+            job.told.add(id(facets))
             _last_bodies(row, order, facets)
 
-    def _tell_dataset(self, ref: DatasetRef, facets: Facets, gist: DatasetGist, run: Id, order: Order) -> None:
-        row = self._name_dataset(ref, order)
-        row["first_event"] = at = (order[0],)
+    def _tell_dataset(
+        self, dataset: _Dataset, facets: Facets, gist: DatasetGist, run: Id, order: Order, at: tuple[Instant]
+    ) -> None:
+        row = dataset.row
+        row["first_event"] = at
         if "last_event" not in row:
             row["last_event"] = at
         if not facets.raw:
             return
-        told = (ref.key, id(facets))
-        if told not in self._told:
-            self._told.add(told)
+        if id(facets) not in dataset.told:
+            dataset.told.add(id(facets))
             _last_said(row, order, gist.groups)
             _last_bodies(row, order, facets)
         if gist.history:
-            self._remember("dataset", ref.key, gist.history, run, order)
+            self._remember("dataset", dataset.key, gist.history, run, order)
 
     def _name(self, said: Lineage, order: Order) -> None:
         for dataset in said.datasets:
@@ -294,20 +359,16 @@ class _Said:
         for job in said.jobs:
             self._name_job(job)
 
-    def _name_dataset(self, ref: DatasetRef, order: Order) -> Row:
+    def _name_dataset(self, ref: DatasetRef, order: Order) -> None:
+        self._spelled(self._dataset_rows.setdefault((ref.key,), {"identity": (ref.urn,)}), ref, order)
+
+    def _spelled(self, row: Row, ref: DatasetRef, order: Order) -> None:
         named = (*order, ref.namespace, ref.name)
-        row = self._datasets.get((ref.key,))
-        if row is None:
-            row = self._datasets[ref.key,] = {"identity": (ref.urn,), "named": named}
-        elif named < row["named"]:
+        if "named" not in row or named < row["named"]:
             row["named"] = named
-        return row
 
     def _name_job(self, ref: JobRef) -> Row:
-        row = self._jobs.get((ref.key,))
-        if row is None:
-            row = self._jobs[ref.key,] = {"identity": (ref.namespace, ref.name)}
-        return row
+        return self._job_rows.setdefault((ref.key,), {"identity": (ref.namespace, ref.name)})
 
     # Facets
 
@@ -326,9 +387,9 @@ class _Said:
         One that names neither inputs nor outputs says nothing of lineage: clients send empty lists by default. To take
         a declaration back, a producer sends an explicit lineage facet without entries, or deletes it.
         """
-        job = job_ref(event.job.namespace, event.job.name)
+        job = self._job_of(event.job)
         gist = of_job(event.job.facets)
-        self._tell_job(job, event.job.facets, order)
+        self._tell_job(job, event.job.facets, order, (order[0],))
         self._remember("job", job.key, gist.history, NO_RUN, order)
         for dataset in (*event.inputs, *event.outputs):
             self._tell_described(dataset, order)
@@ -338,7 +399,7 @@ class _Said:
 
     def declared_of_dataset(self, event: DatasetEvent, order: Order) -> None:
         """Each facet that can tell where data comes from is a declaration of its own, as each stands by itself."""
-        ref = self._tell_described(event.dataset, order)
+        dataset = self._tell_described(event.dataset, order)
         facets = event.dataset.facets
         said = statements.statement(event)
         for facet_key, origin in _TELLING.items():
@@ -346,12 +407,12 @@ class _Said:
             # Any change of a dataset's life but a rename tells nothing of where its data comes from.
             speaks = bool(of_origin.edges) if origin == "rename" else facet_key in facets.typed
             if speaks or facet_key in facets.deleted:
-                self._declare(("dataset", ref.key, facet_key, order[0]), of_origin, order)
+                self._declare(("dataset", dataset.key, facet_key, order[0]), of_origin, order)
 
-    def _tell_described(self, dataset: Dataset, order: Order) -> DatasetRef:
-        ref = dataset_ref(dataset.namespace, dataset.name)
-        self._tell_dataset(ref, dataset.facets, of_dataset(dataset.facets), NO_RUN, order)
-        return ref
+    def _tell_described(self, said: Dataset, order: Order) -> _Dataset:
+        dataset = self._dataset_of(said, order)
+        self._tell_dataset(dataset, said.facets, of_dataset(said.facets), NO_RUN, order, (order[0],))
+        return dataset
 
     def _declare(self, key: Key, said: Statement, order: Order) -> None:
         told = lineage(said)
