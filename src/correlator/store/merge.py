@@ -123,7 +123,7 @@ def merge(
         # All at once: over a network every question and answer would cost more than a small batch's work.
         with connection.pipeline():
             connection.execute(_SETTINGS, prepare=True)
-            for statement in _statements(attempt.slot, schema):
+            for statement in statements(attempt.slot, schema):
                 connection.execute(statement, [attempt.number], prepare=True)
             if batch is not None:
                 _enter(connection, attempt, batch)
@@ -256,7 +256,7 @@ def _keep_rejects(slot: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _statements(slot: str, schema: str) -> tuple[bytes, ...]:
+def statements(slot: str, schema: str) -> tuple[bytes, ...]:
     """The whole merge, each statement with the number of the attempt for its only parameter."""
     made = [_restate_runs(slot, schema)]
     made += [_merge(slot, schema, table) for table in FACT_TABLES]

@@ -81,7 +81,7 @@ def in_the_middle_of_the_merge() -> None:
 
         return half
 
-    replace(merge, "_statements", make)
+    replace(merge, "statements", make)
 
 
 def before_the_merge_is_committed() -> None:

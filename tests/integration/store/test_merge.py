@@ -20,7 +20,7 @@ from correlator.rulebook.fold import fold
 from correlator.store.database import Database
 from correlator.store.embedded import EmbeddedPostgres
 from correlator.store.fact_rows import read_facts
-from correlator.store.merge import Span, StagingLostError, lock_merges, merge
+from correlator.store.merge import Span, StagingLostError, lock_merges, merge, statements
 from correlator.store.migrations import known_migrations, migrate
 from correlator.store.staging import begin, prepare, stage, sweep
 from tests import corpus
@@ -111,6 +111,28 @@ def test_every_table_is_merged(connection: psycopg.Connection) -> None:
 
     assert all(expected.rows(table) for table in f.TABLES)
     assert differences(expected, read_facts(connection)) == []
+
+
+def test_a_first_batch_however_large_finds_every_row_by_its_primary_key(connection: psycopg.Connection) -> None:
+    """The planner knows nothing of empty tables; another index would read all there is of a dataset for each row."""
+    attempt = begin(connection, SOURCE)
+
+    used = {}
+    for statement in statements(attempt.slot, "facts"):
+        (((plan,),),) = connection.execute(b"EXPLAIN (FORMAT json) " + statement, [attempt.number]).fetchall()
+        if plan["Plan"].get("Operation") == "Merge":
+            used[plan["Plan"]["Relation Name"]] = set(indexes(plan["Plan"], "standing"))
+
+    assert len(used) >= len(f.TABLES)
+    assert used == {table: {f"{table}_pkey"} for table in used}
+
+
+def indexes(plan: dict[str, Any], alias: str) -> Iterator[str]:
+    """By which a table is read, anywhere in a plan."""
+    if plan.get("Alias") == alias and "Index Name" in plan:
+        yield plan["Index Name"]
+    for part in plan.get("Plans", ()):
+        yield from indexes(part, alias)
 
 
 def test_the_first_end_decides_even_when_it_comes_last(connection: psycopg.Connection) -> None:
