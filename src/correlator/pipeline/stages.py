@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from enum import IntEnum
 from hashlib import sha256
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -24,8 +24,10 @@ from correlator.pipeline.arrivals import FOLDED
 from correlator.pipeline.connections import connection_to
 from correlator.pipeline.sources import Judge
 from correlator.pipeline.tally import Tally
-from correlator.rulebook.bundles import bundles, merge_bundles
+from correlator.rulebook import facts as f
+from correlator.rulebook.bundles import bundles, merge_bundles, unbundle
 from correlator.rulebook.events import Event, Rejection
+from correlator.rulebook.facts import Facts
 from correlator.rulebook.fold import fold_batch
 from correlator.rulebook.identity import event_identity
 from correlator.store.rejects import Reject
@@ -35,6 +37,10 @@ _ID_BYTES: Final = 16
 _PARCEL_ROWS: Final = 4_096
 _PARCEL_BYTES: Final = 8 * 2**20
 """No Arrow batch of parcels is larger, but for a single parcel that is."""
+_COMMON: Final = (f.JOBS, f.DATASETS, f.FACET_BODIES)
+"""Of these nearly the same is said in every Arrow batch."""
+_COMMON_BATCHES: Final = 4
+"""So many are held until they are sent."""
 
 
 class Kind(IntEnum):
@@ -129,7 +135,8 @@ def _uncollected() -> Iterator[None]:
 
 def _fold_arrivals(batches: Iterable[pa.RecordBatch], judge: Judge) -> Iterator[Parcel]:
     tally = Tally()
-    for batch in batches:
+    common = Facts()
+    for count, batch in enumerate(batches, start=1):
         tally.look(batch)
         events: dict[bytes, Event] = {}
         raws = batch.column("raw").to_pylist()
@@ -145,9 +152,18 @@ def _fold_arrivals(batches: Iterable[pa.RecordBatch], judge: Judge) -> Iterator[
             else:
                 events[identity] = verdict
         yield from _seen(events)
-        for key, bundle in bundles(fold_batch(list(events.values()))):
-            yield Parcel(Kind.BUNDLE, key, bundle)
+        facts = fold_batch(list(events.values()))
+        common.take(facts.without(_COMMON))
+        yield from _bundled(facts)
+        if count % _COMMON_BATCHES == 0:
+            yield from _bundled(common)
+            common = Facts()
+    yield from _bundled(common)
     yield Parcel(Kind.TALLY, b"", tally.encode())
+
+
+def _bundled(facts: Facts) -> Iterator[Parcel]:
+    return (Parcel(Kind.BUNDLE, key, bundle) for key, bundle in bundles(facts))
 
 
 def _seen(identities: Iterable[bytes]) -> Iterator[Parcel]:
@@ -172,6 +188,8 @@ def _rejected(rejection: Rejection, batch: pa.RecordBatch, number: int) -> Parce
 # The second map: what meets under one key
 
 Meeting = list[Parcel]
+
+_payload: Final = attrgetter("payload")
 
 
 def _neighbours(parcels: Iterable[Parcel]) -> Iterator[Meeting]:
@@ -198,7 +216,9 @@ def _stage(meetings: Iterable[Meeting], staging: Staging) -> Tally:
             for meeting in meetings:
                 kind = meeting[0].kind
                 if kind == Kind.BUNDLE:
-                    yield from merge_bundles([parcel.payload for parcel in meeting])
+                    # Most entities are runs, and few of them come in two parcels.
+                    alone = len(meeting) == 1
+                    yield from unbundle(meeting[0].payload) if alone else merge_bundles(map(_payload, meeting))
                 elif kind == Kind.REJECT:
                     # While one connection copies facts, another has to take this; hardly a batch needs it.
                     beside = beside or stack.enter_context(connection_to(staging.url))
@@ -217,8 +237,7 @@ def _folded(meetings: Iterable[Meeting]) -> Iterator[Parcel]:
         if meeting[0].kind == Kind.REJECT or (meeting[0].kind == Kind.BUNDLE and len(meeting) == 1):
             yield meeting[0]
         elif meeting[0].kind == Kind.BUNDLE:
-            facts = merge_bundles([parcel.payload for parcel in meeting])
-            yield from (Parcel(Kind.BUNDLE, key, payload) for key, payload in bundles(facts))
+            yield from _bundled(merge_bundles(map(_payload, meeting)))
         else:
             _count(meeting, tally)
     yield Parcel(Kind.TALLY, b"", tally.encode())

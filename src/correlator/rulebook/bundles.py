@@ -19,21 +19,26 @@ from correlator.rulebook.facts import Column, ColumnType, Facts, Group, Key, Row
 EntityKey = bytes
 """17 bytes: one letter for the kind, and the id."""
 
+_RUN_AT: Final = {
+    f.JOB_RUNS.name: 0,
+    f.LINEAGE_EDGES.name: 0,
+    f.COLUMN_EDGES.name: 0,
+    f.RUNNING_WRITES.name: 0,
+    f.FACET_HISTORY.name: 4,
+    f.TEST_RESULTS.name: 1,
+}
+"""Where the key of a table names a run; if it does, a row belongs to the run's bundle."""
+
 _OF_KIND: Final = {"job": b"j", "dataset": b"d"}
 
 _ENTITIES: Final[dict[str, Callable[[Key], EntityKey]]] = {
     f.JOBS.name: lambda key: b"j" + key[0],
-    f.JOB_RUNS.name: lambda key: b"r" + key[0],
     f.DATASETS.name: lambda key: b"d" + key[0],
-    f.LINEAGE_EDGES.name: lambda key: b"r" + key[0],
-    f.COLUMN_EDGES.name: lambda key: b"r" + key[0],
-    f.RUNNING_WRITES.name: lambda key: b"r" + key[0],
     f.DECLARATIONS.name: lambda key: _OF_KIND[key[0]] + key[1],
-    f.FACET_HISTORY.name: lambda key: b"r" + key[4] if key[4] else _OF_KIND[key[0]] + key[1],
+    f.FACET_HISTORY.name: lambda key: _OF_KIND[key[0]] + key[1],
     f.FACET_BODIES.name: lambda key: b"f" + key[0],
-    f.TEST_RESULTS.name: lambda key: b"r" + key[1],
 }
-"""Whose bundle a row of each table belongs to."""
+"""Whose bundle any other row belongs to."""
 
 _TYPES: Final[dict[ColumnType, Any]] = {
     "id": bytes,
@@ -48,23 +53,35 @@ _TYPES: Final[dict[ColumnType, Any]] = {
 
 def bundles(facts: Facts) -> Iterator[tuple[EntityKey, bytes]]:
     """Each entity once. Equal facts give equal bytes, in whatever order they were folded."""
-    parts: dict[EntityKey, list[Any]] = {}
+    of_runs: dict[bytes, list[Any]] = {}
+    of_others: dict[EntityKey, list[Any]] = {}
     for table in f.TABLES:
-        entity_of, part_of = _ENTITIES[table.name], _PARTS[table.name]
+        part_of, run_at = _PARTS[table.name], _RUN_AT.get(table.name)
         for item in facts.rows(table).items():
-            entity = entity_of(item[0])
-            said = parts.get(entity)
-            if said is None:
-                parts[entity] = [part_of([item])]
-            elif type(said[-1]) is part_of:
-                said[-1].rows.append(item)
+            key = item[0]
+            # Nearly all rows are of runs, whose ids are at hand.
+            if run_at is not None and (entity := key[run_at]):
+                of_kind = of_runs
             else:
-                said.append(part_of([item]))
-    for entity, said in parts.items():
-        for part in said:
-            if len(part.rows) > 1:
-                part.rows.sort(key=_key)
-        yield entity, _encode(said)
+                of_kind, entity = of_others, _ENTITIES[table.name](key)
+            parts = of_kind.get(entity)
+            if parts is None:
+                of_kind[entity] = [part_of([item])]
+            elif type(parts[-1]) is part_of:
+                parts[-1].rows.append(item)
+            else:
+                parts.append(part_of([item]))
+    for run, parts in of_runs.items():
+        yield b"r" + run, _encoded(parts)
+    for entity, parts in of_others.items():
+        yield entity, _encoded(parts)
+
+
+def _encoded(parts: list[Any]) -> bytes:
+    for part in parts:
+        if len(part.rows) > 1:
+            part.rows.sort(key=_key)
+    return _encode(parts)
 
 
 def unbundle(payload: bytes) -> Iterator[tuple[Table, Key, Row]]:

@@ -314,6 +314,13 @@ class Facts:
             else:
                 self._rows[table.name] = theirs
 
+    def without(self, tables: Iterable[Table]) -> "Facts":
+        """The rows of some tables, which these facts have no more."""
+        apart = Facts()
+        for table in tables:
+            apart._rows[table.name], self._rows[table.name] = self._rows[table.name], {}
+        return apart
+
     def add(self, table: Table, rows: Iterable[tuple[Key, Row]]) -> None:
         """Add rows that nobody else uses: they may become rows of these facts."""
         for key, row in rows:

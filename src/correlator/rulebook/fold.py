@@ -91,30 +91,61 @@ def _fold(events: list[Event]) -> Facts:
     return said.done()
 
 
-class _Job:
-    """A job of the batch by one spelling of its name."""
+class _Entity:
+    """A job or dataset of the batch by one spelling of its name, and what its row is told when the batch is done."""
 
-    __slots__ = ("key", "ref", "row", "told")
+    __slots__ = ("facets", "first", "key", "last", "row", "told")
+
+    def __init__(self, key: Id, row: Row) -> None:
+        self.key = key
+        self.row = row
+        self.first: tuple[Instant] | None = None
+        self.last: tuple[Instant] | None = None
+        self.facets: Facets | None = None
+        """Those that were told last; by their place in memory, all that were told."""
+        self.told: set[int] = set()
+
+    def tell(self, facets: Facets, at: tuple[Instant]) -> bool:
+        """Take note of an event, and say whether its facets are new."""
+        self.first = at
+        if self.last is None:
+            self.last = at
+        if facets is self.facets:
+            return False
+        self.facets = facets
+        if not facets.raw or id(facets) in self.told:
+            return False
+        self.told.add(id(facets))
+        return True
+
+    def done(self) -> None:
+        row = self.row
+        if self.first is not None and self.last is not None:
+            # Another spelling may have said so before.
+            row["first_event"] = min(self.first, row.get("first_event", self.first))
+            row["last_event"] = max(self.last, row.get("last_event", self.last))
+
+
+class _Job(_Entity):
+    __slots__ = ("ref",)
 
     def __init__(self, ref: JobRef, row: Row) -> None:
+        super().__init__(ref.key, row)
         self.ref = ref
-        self.key = ref.key
-        self.row = row
-        self.told: set[int] = set()
 
 
-class _Dataset:
-    """A dataset of the batch by one spelling of its name."""
-
-    __slots__ = ("key", "named", "ref", "row", "told")
+class _Dataset(_Entity):
+    __slots__ = ("named", "ref")
 
     def __init__(self, ref: DatasetRef, row: Row, order: Order) -> None:
+        super().__init__(ref.key, row)
         self.ref = ref
-        self.key = ref.key
-        self.row = row
         self.named = order
-        """Of the earliest event so far that spells it so."""
-        self.told: set[int] = set()
+        """The order of the earliest event so far that spells it so."""
+
+    def done(self) -> None:
+        super().done()
+        _spelled(self.row, self.ref, self.named)
 
 
 class _Run:
@@ -155,8 +186,10 @@ class _Said:
         for run, states in self._states.items():
             if states:
                 self._run_rows[run,]["states"] = f.first_and_last(frozenset(states), f.HISTORY_KEPT)
+        for job in self._jobs.values():
+            job.done()
         for dataset in self._datasets.values():
-            self._spelled(dataset.row, dataset.ref, dataset.named)
+            dataset.done()
         return self._facts
 
     # A run
@@ -329,27 +362,15 @@ class _Said:
         return dataset
 
     def _tell_job(self, job: _Job, facets: Facets, order: Order, at: tuple[Instant]) -> None:
-        row = job.row
-        row["first_event"] = at
-        if "last_event" not in row:
-            row["last_event"] = at
-        if facets.raw and id(facets) not in job.told:
-            job.told.add(id(facets))
-            _last_bodies(row, order, facets)
+        if job.tell(facets, at):
+            _last_bodies(job.row, order, facets)
 
     def _tell_dataset(
         self, dataset: _Dataset, facets: Facets, gist: DatasetGist, run: Id, order: Order, at: tuple[Instant]
     ) -> None:
-        row = dataset.row
-        row["first_event"] = at
-        if "last_event" not in row:
-            row["last_event"] = at
-        if not facets.raw:
-            return
-        if id(facets) not in dataset.told:
-            dataset.told.add(id(facets))
-            _last_said(row, order, gist.groups)
-            _last_bodies(row, order, facets)
+        if dataset.tell(facets, at):
+            _last_said(dataset.row, order, gist.groups)
+            _last_bodies(dataset.row, order, facets)
         if gist.history:
             self._remember("dataset", dataset.key, gist.history, run, order)
 
@@ -360,12 +381,7 @@ class _Said:
             self._name_job(job)
 
     def _name_dataset(self, ref: DatasetRef, order: Order) -> None:
-        self._spelled(self._dataset_rows.setdefault((ref.key,), {"identity": (ref.urn,)}), ref, order)
-
-    def _spelled(self, row: Row, ref: DatasetRef, order: Order) -> None:
-        named = (*order, ref.namespace, ref.name)
-        if "named" not in row or named < row["named"]:
-            row["named"] = named
+        _spelled(self._dataset_rows.setdefault((ref.key,), {"identity": (ref.urn,)}), ref, order)
 
     def _name_job(self, ref: JobRef) -> Row:
         return self._job_rows.setdefault((ref.key,), {"identity": (ref.namespace, ref.name)})
@@ -419,6 +435,12 @@ class _Said:
         self._name(told, order)
         edges = identity.canonical_json(declaration(told)).decode()
         self._declarations.setdefault(key, {"edges": (order[2], edges)})
+
+
+def _spelled(row: Row, ref: DatasetRef, order: Order) -> None:
+    named = (*order, ref.namespace, ref.name)
+    if "named" not in row or named < row["named"]:
+        row["named"] = named
 
 
 def _last_said(row: Row, order: Order, groups: Iterable[tuple[str, tuple[Any, ...]]]) -> None:

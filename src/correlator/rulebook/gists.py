@@ -22,7 +22,7 @@ from openlineage.client.generated.parent_run import ParentRunFacet
 from correlator.rulebook import identity, results, statements
 from correlator.rulebook.aliases import symlinks
 from correlator.rulebook.events import Dataset, Facets, body, body_at
-from correlator.rulebook.formats import Instant, read_time
+from correlator.rulebook.formats import Instant, plain_instant, read_time
 from correlator.rulebook.identity import Id
 from correlator.rulebook.naming import storable
 from correlator.rulebook.statements import STRENGTH, DatasetRef, Edge, JobRef, Node, Own, Statement
@@ -280,5 +280,10 @@ def _count(said: int | None) -> int | None:
 
 
 def _instant(text: str | None) -> Instant | None:
-    read = read_time(text) if text is not None else None
-    return None if read is None else read.instant
+    if text is None:
+        return None
+    instant = plain_instant(text)
+    if instant is None:
+        read = read_time(text)
+        instant = None if read is None else read.instant
+    return instant
