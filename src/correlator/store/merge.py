@@ -23,7 +23,7 @@ from correlator.rulebook import facts as f
 from correlator.rulebook.facts import Group, MergeRule, Shape
 from correlator.rulebook.run_cycle import RANKS, TERMINAL
 from correlator.rulebook.runs import ENDS
-from correlator.store import rejects
+from correlator.store import lookups, rejects
 from correlator.store.fact_rows import (
     BY_NAME,
     COLUMN_MAPPINGS,
@@ -262,7 +262,7 @@ def statements(slot: str, schema: str) -> tuple[bytes, ...]:
     made += [_merge(slot, schema, table) for table in FACT_TABLES]
     made += [_merge(slot, schema, COLUMN_MAPPINGS), _merge_mappings_of_runs(slot, schema)]
     facts = tuple(statement.encode() for statement in made)
-    return (*before_merge(slot, schema), *facts, *after_merge(slot, schema))
+    return (*before_merge(slot, schema), *facts, *after_merge(slot, schema), *lookups.after_merge(slot, schema))
 
 
 def _said(slot: str, table: FactTable) -> str:

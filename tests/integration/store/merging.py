@@ -71,6 +71,7 @@ def check_what_is_derived(connection: psycopg.Connection, facts: Facts) -> None:
     rows = cursor.execute("SELECT id FROM datasets WHERE schema_json IS DISTINCT FROM facets -> 'schema'").fetchall()
     assert rows == []
     check_what_is_derived_of_runs(connection, facts)
+    check_lookups(connection)
     times = cursor.execute("SELECT id, event_time FROM job_runs").fetchall()
     assert {run.hex: at for run, at in times} == {
         key.hex(): row["last_event"][0] for (key,), row in facts.rows(f.JOB_RUNS).items()
@@ -79,6 +80,21 @@ def check_what_is_derived(connection: psycopg.Connection, facts: Facts) -> None:
     assert {(test.bytes, run.bytes): at for test, run, at in times} == {
         key: row["result"][0] for key, row in facts.rows(f.TEST_RESULTS).items()
     }
+
+
+def check_lookups(connection: psycopg.Connection) -> None:
+    """What is kept for questions is what all facts together say."""
+    for kept, said in (
+        (
+            "SELECT dataset_id, job_id, edge_type FROM dataset_jobs",
+            "SELECT dataset_id, job_id, edge_type FROM lineage_edges JOIN job_runs ON job_runs.id = job_run_id",
+        ),
+        (
+            "SELECT id, dataset_id, test_name, column_name, parameters FROM data_tests",
+            "SELECT test_id, dataset_id, test_name, column_name, parameters FROM standing_results",
+        ),
+    ):
+        assert set(connection.execute(kept.encode())) == set(connection.execute(said.encode()))
 
 
 # In the order in which they stand there.

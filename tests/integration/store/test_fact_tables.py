@@ -357,8 +357,9 @@ def test_no_text_of_any_length_is_in_a_b_tree(connection: psycopg.Connection) ->
         """
     ).fetchall()
 
-    # Of a few values each, all of them our own.
-    assert {name for (name,) in found} == {"edge_type", "entity_kind", "said_by", "facet_key"}
+    # Of a few values each, all of them our own; and no more than the beginnings of names.
+    ours = {"edge_type", "entity_kind", "said_by", "facet_key"}
+    assert {name for (name,) in found} == ours | {"left", "left1"}
 
 
 # The second copy, which replay fills
@@ -426,6 +427,7 @@ def test_everything_of_the_facts_is_in_their_schema(connection: psycopg.Connecti
     ).fetchall()
 
     derived = {"dataset_aliases", "dataset_classes", "failures", "implied_results", "incidents", "standing_results"}
+    derived |= {"data_tests", "dataset_jobs"}
     named = {"run_contradictions", *derived, *(table.name for table in f.TABLES)}
     assert {name for (name,) in found} == named | {"column_mappings", "run_column_mappings"}
 
@@ -450,3 +452,18 @@ def test_the_queries_of_the_page_on_tables_answer(connection: psycopg.Connection
     queries = [query for query in examples.split(";") if query.strip()]
 
     assert [len(connection.execute(query.encode()).fetchall()) for query in queries] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("letter", ["x", "ß", "語", "\U0001f600", "a.", "aB"])
+def test_names_of_any_length_and_alphabet_are_stored_and_found_by_their_words(
+    connection: psycopg.Connection, letter: str
+) -> None:
+    long = letter * 5_000
+    fields = [{"name": f"{long}{number}"} for number in range(3_000)] if letter == "x" else [{"name": long}]
+    output = dataset(f"shop orders {long}", facets={"schema": facet(fields=fields)})
+    stored(connection, [run_event("COMPLETE", job=f"load {long}", outputs=[output])])
+
+    for table, name in (("jobs", "job_namespace || ' ' || job_name"), ("datasets", "canonical_dataset_id")):
+        query = f"SELECT count(*) FROM {table} WHERE words_of({name}) @@ %s::tsquery"  # noqa: S608
+        for word in ("'load':*", "'airfl':*") if table == "jobs" else ("'ord':* & 'shop'", "'5432'"):
+            assert connection.execute(query.encode(), [word]).fetchone() == (1,)

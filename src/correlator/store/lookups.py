@@ -1,0 +1,59 @@
+"""What questions look up, kept in step by the merge: which jobs ever used a dataset, and which tests there are.
+
+Both follow from the facts alone. A job's use of a dataset is never unsaid; a result may be (one that was only implied),
+and a test without results is none.
+"""
+
+from functools import lru_cache
+
+from correlator.rulebook import facts as f
+from correlator.store.fact_rows import BY_NAME
+from correlator.store.staging import staged_table, staged_touched
+
+
+@lru_cache(maxsize=64)
+def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
+    """After incidents have written down what was touched. Of each the only parameter is the number of the attempt."""
+    touched = staged_touched(slot)
+    edges = staged_table(slot, BY_NAME[f.LINEAGE_EDGES.name])
+    return tuple(
+        statement.encode()
+        for statement in (
+            # One index probe for each edge that was staged, and one for each use of a dataset by a job.
+            f"""
+            INSERT INTO {schema}.dataset_jobs (dataset_id, job_id, edge_type)
+            SELECT said.dataset_id, said.job_id, said.edge_type
+            FROM (
+                SELECT DISTINCT edge.dataset_id, run.job_id, edge.edge_type
+                FROM {edges} AS edge JOIN {schema}.job_runs AS run ON run.id = edge.job_run_id
+                WHERE edge.attempt = %s::bigint
+            ) AS said
+            WHERE NOT EXISTS (
+                SELECT FROM {schema}.dataset_jobs AS known
+                WHERE known.dataset_id = said.dataset_id AND known.edge_type = said.edge_type
+                  AND known.job_id = said.job_id
+            )
+            ORDER BY said.dataset_id, said.edge_type, said.job_id
+            """,
+            f"""
+            DELETE FROM {schema}.data_tests AS known USING {touched} AS touched
+            WHERE touched.attempt = %s::bigint AND touched.kind = 't' AND known.id = touched.id
+              AND NOT EXISTS (SELECT FROM {schema}.standing_results AS said WHERE said.test_id = known.id)
+            """,
+            f"""
+            INSERT INTO {schema}.data_tests (id, dataset_id, test_name, column_name, parameters)
+            SELECT touched.id, said.dataset_id, said.test_name, said.column_name, said.parameters
+            FROM (
+                SELECT DISTINCT touched.id FROM {touched} AS touched
+                WHERE touched.attempt = %s::bigint AND touched.kind = 't' AND NOT EXISTS (
+                    SELECT FROM {schema}.data_tests AS known WHERE known.id = touched.id
+                )
+            ) AS touched
+            CROSS JOIN LATERAL (
+                SELECT result.dataset_id, result.test_name, result.column_name, result.parameters
+                FROM {schema}.standing_results AS result WHERE result.test_id = touched.id LIMIT 1
+            ) AS said
+            ORDER BY touched.id
+            """,
+        )
+    )
