@@ -1,11 +1,9 @@
 """Classes of names in the database: what the rulebook says of all of them at once, however they came about."""
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
 import psycopg
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
@@ -15,21 +13,13 @@ from correlator.rulebook.aliases import Symlink, called
 from correlator.rulebook.events import Event
 from correlator.rulebook.fold import fold
 from correlator.rulebook.identity import dataset_key
-from correlator.store.database import Database
 from correlator.store.merge import Merged, merge
-from correlator.store.staging import begin, prepare, stage
+from correlator.store.staging import begin, stage
 from tests.integration.store.merging import SOURCE, batch_of
 from tests.unit.rulebook.histories import dataset, facet, run_event
 
 URNS = [f"{server}/{table}" for server in ("a", "b", "c") for table in ("x", "y", "z")]
 PATTERNS = [("a/{t}", "b/{t}"), ("b/{t}", "c/{t}"), ("{s}/x", "d/x"), ("c/{t}", "d/{t}"), ("d/{t}", "a/{t}")]
-
-
-@pytest.fixture
-def connection(database: Database) -> Iterator[psycopg.Connection]:
-    with database.connect("test", autocommit=True) as connection:
-        prepare(connection, SOURCE)
-        yield connection
 
 
 def key(urn: str) -> UUID:

@@ -1,0 +1,370 @@
+"""The lineage graph as it stood at a moment, from any dataset, job, run or column.
+
+As of T a job's lineage is that of its last run that had COMPLETEd by then (of a stream: its last that was RUNNING),
+plus what was declared and stood at T. Per run and output the strongest statement counts: an explicit lineage facet, a
+columnLineage facet, every input to every output. Names that mean one dataset are one node. Runs that only look at data
+are no part of it.
+
+The walk goes from level to level, each with a few questions for all of its datasets at once: which jobs ever used them,
+and what these jobs' standing runs read and wrote. What it costs depends on the size of the answer, never on how many
+runs there have been.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import psycopg
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from correlator.correlation.ignored import Ignored
+from correlator.correlation.standing_lineage import ColumnFlow, JobLineage, Named, Role, StandingLineage
+from correlator.correlation.starts import Start
+from correlator.rulebook.identity import Id
+
+Direction: TypeAlias = Literal["up", "down", "both"]
+Level: TypeAlias = Literal["table", "column"]
+
+MOST_NODES: Final = 20_000
+
+
+class DatasetNode(Struct, frozen=True, tag_field="kind", tag="dataset", gc=False):
+    id: str
+    urn: str
+    namespace: str
+    name: str
+    distance: Annotated[int, Meta(description="Jobs between it and where one asked from; upstream is negative.")]
+    names: Annotated[list[str], Meta(description="Other names of the same dataset.")]
+
+
+class JobNode(Struct, frozen=True, tag_field="kind", tag="job", gc=False):
+    id: str
+    namespace: str
+    name: str
+    distance: int
+    run_id: Annotated[str | None, Meta(description="The run that stands for it; null if it is only declared.")]
+    run_at: Annotated[datetime | None, Meta(tz=True, description="When that run ended; of a stream, when it began.")]
+
+
+class ColumnNode(Struct, frozen=True, tag_field="kind", tag="column", gc=False):
+    id: str
+    urn: str
+    column: Annotated[str, Meta(description="Empty for all of the dataset.")]
+    distance: int
+
+
+Node: TypeAlias = DatasetNode | JobNode | ColumnNode
+
+
+class Edge(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Data goes from source to target, both ids of nodes."""
+
+    source: str
+    target: str
+    declared: Annotated[
+        bool, Meta(description="Announced by a JobEvent or DatasetEvent; no run has shown it. Absent for false.")
+    ] = False
+    sources: Annotated[
+        list[str] | UnsetType,
+        Meta(description="From a job to a dataset: which of its inputs go there, where that is not all of them."),
+    ] = UNSET
+    job: Annotated[str | UnsetType, Meta(description="Between columns: the job.")] = UNSET
+    transformation: Annotated[str | UnsetType, Meta(description="Between columns: DIRECT or INDIRECT.")] = UNSET
+    subtype: str | UnsetType = UNSET
+    masking: bool | UnsetType = UNSET
+
+
+class Graph(Struct, frozen=True):
+    start: Annotated[str, Meta(description="The id of the node that one asked from.")]
+    nodes: list[Node]
+    edges: list[Edge]
+    truncated: Annotated[bool, Meta(description="Whether there is more than one answer may hold.")]
+
+
+class Difference(Struct, frozen=True):
+    """What came and went between two moments."""
+
+    start: str
+    added_nodes: list[Node]
+    removed_nodes: list[Node]
+    added_edges: list[Edge]
+    removed_edges: list[Edge]
+    truncated: bool
+
+
+# The walk
+
+
+class _Walk:
+    """What has been seen so far: nodes with their distance, and from which datasets the walk went on."""
+
+    def __init__(self, facts: StandingLineage, most_nodes: int) -> None:
+        self._facts = facts
+        self._most_nodes = most_nodes
+        self.datasets: dict[Id, int] = {}
+        self.jobs: dict[str, tuple[JobLineage, int]] = {}
+        self.told_by_datasets: list[JobLineage] = []
+        """Where datasets themselves declare what they are made of."""
+        self.passed: dict[Role, set[Id]] = {"input": set(), "output": set()}
+        self.is_truncated = False
+
+    def go(self, frontier: Iterable[Id], role: Role, depth: int) -> None:
+        """From datasets through the jobs that have them in this role, level by level."""
+        sign = 1 if role == "input" else -1
+        reached = set(frontier)
+        passed = self.passed[role]
+        for distance in range(1, depth + 1):
+            if not reached or self.is_truncated:
+                return
+            passed |= reached
+            met: set[Id] = set()
+            for job in self._facts.users(reached, role):
+                is_met = False
+                for flow in job.flows:
+                    near, far = (flow.sources, flow.targets) if role == "input" else (flow.targets, flow.sources)
+                    if not near.isdisjoint(reached):
+                        met |= far
+                        is_met = True
+                if is_met:
+                    self.add(job, sign * distance)
+            reached = met - passed
+            for dataset in reached:
+                self.datasets.setdefault(dataset, sign * distance)
+            self.is_truncated = len(self.datasets) + len(self.jobs) > self._most_nodes
+
+    def add(self, job: JobLineage, distance: int) -> None:
+        if job.of_dataset:
+            self.told_by_datasets.append(job)
+        else:
+            self.jobs.setdefault(job.node_id, (job, distance))
+
+    def begin_with(self, job: JobLineage, role: Role) -> set[Id]:
+        """The job itself, and what it has on one side: its outputs for those who go down."""
+        self.add(job, 0)
+        found: set[Id] = set()
+        for flow in job.flows:
+            found |= flow.targets if role == "input" else flow.sources
+        for dataset in found:
+            self.datasets.setdefault(dataset, 0)
+        return found
+
+    def edges(self, own: JobLineage | None, roles: Sequence[Role]) -> Iterator[tuple[Id | str, Id | str, bool]]:
+        """Source, target, and whether it is only declared: by class of a dataset, by id of a job."""
+        passed_down, passed_up = self.passed["input"], self.passed["output"]
+        for job, _ in self.jobs.values():
+            node_id = job.node_id
+            ends: dict[tuple[Id | str, Id | str], bool] = {}
+            for flow in job.flows:
+                declared = flow.declared
+                if job is own:
+                    here = [flow.sources if "output" in roles else (), flow.targets if "input" in roles else ()]
+                    sources, targets = here
+                elif flow.sources.isdisjoint(passed_down):
+                    if flow.targets.isdisjoint(passed_up):
+                        continue
+                    sources, targets = flow.sources, flow.targets & passed_up
+                elif flow.targets.isdisjoint(passed_up):
+                    sources, targets = flow.sources & passed_down, flow.targets
+                else:
+                    sources, targets = flow.sources, flow.targets
+                for source in sources:
+                    ends[source, node_id] = declared and ends.get((source, node_id), True)
+                for target in targets:
+                    ends[node_id, target] = declared and ends.get((node_id, target), True)
+            for (one, other), is_declared in ends.items():
+                yield one, other, is_declared
+        pairs = {
+            (source, target): None
+            for told in self.told_by_datasets
+            for flow in told.flows
+            for source in flow.sources
+            for target in flow.targets
+            if source in passed_down or target in passed_up
+        }
+        for source, target in pairs:
+            yield source, target, True
+
+
+_ROLES: Final[dict[Direction, tuple[Role, ...]]] = {"up": ("output",), "down": ("input",), "both": ("output", "input")}
+
+
+def graph(
+    connection: psycopg.Connection[Any],
+    start: Start,
+    *,
+    direction: Direction = "both",
+    depth: int = 5,
+    as_of: datetime | None = None,
+    level: Level = "table",
+    most_nodes: int = MOST_NODES,
+) -> Graph:
+    """What lies around a node, so many jobs deep. Of a run it is, unless another is named, the moment of its end."""
+    if as_of is None and start.run is not None:
+        as_of = start.ended_at
+    ignored = Ignored.load(connection)
+    facts = StandingLineage(connection, as_of, ignored)
+    walk = _Walk(facts, most_nodes)
+    roles = _ROLES[direction]
+    own = facts.run(start.run) if start.run is not None else facts.job(start.job) if start.job is not None else None
+    for role in roles:
+        if start.dataset is not None:
+            walk.datasets.setdefault(start.dataset, 0)
+            walk.go([start.dataset], role, depth)
+        elif own is not None:
+            if level == "column":
+                # A column has two ends.
+                walk.begin_with(own, "output" if role == "input" else "input")
+            # The first of the jobs on the way is the one that was asked for.
+            walk.go(walk.begin_with(own, role), role, depth - 1)
+    return _Told(facts, walk, ignored).graph(start, own, level, roles, depth)
+
+
+def difference(before: Graph, after: Graph) -> Difference:
+    old_nodes, new_nodes = ({node.id: node for node in g.nodes} for g in (before, after))
+    old_edges, new_edges = ({_key(edge): edge for edge in g.edges} for g in (before, after))
+    return Difference(
+        start=after.start,
+        added_nodes=[node for id_, node in new_nodes.items() if id_ not in old_nodes],
+        removed_nodes=[node for id_, node in old_nodes.items() if id_ not in new_nodes],
+        added_edges=[edge for key, edge in new_edges.items() if key not in old_edges],
+        removed_edges=[edge for key, edge in old_edges.items() if key not in new_edges],
+        truncated=before.truncated or after.truncated,
+    )
+
+
+def _key(edge: Edge) -> tuple[object, ...]:
+    return edge.source, edge.target, edge.job, edge.transformation, edge.subtype, edge.declared
+
+
+class _Told:
+    """What a walk has seen, in names."""
+
+    def __init__(self, facts: StandingLineage, walk: _Walk, ignored: Ignored) -> None:
+        self._facts = facts
+        self._walk = walk
+        self._names = {
+            dataset: named
+            for dataset, named in facts.names(walk.datasets).items()
+            if not ignored.hides_dataset(named[1], named[0])
+        }
+        self._ids = {dataset: f"dataset:{named[0]}" for dataset, named in self._names.items()}
+
+    def graph(self, start: Start, own: JobLineage | None, level: Level, roles: Sequence[Role], depth: int) -> Graph:
+        nodes: list[Node] = [self._dataset(dataset, distance) for dataset, distance in self._datasets()]
+        nodes += [_job(job, distance) for job, distance in self._walk.jobs.values()]
+        edges = [] if level == "column" else list(self._edges(own, roles))
+        if level == "column":
+            columns = _Columns(self._facts, self._walk, self._names)
+            edges = columns.walk(start, own, roles, depth)
+            nodes += columns.nodes()
+        return Graph(start.node_id, nodes, edges, self._walk.is_truncated)
+
+    def _datasets(self) -> Iterator[tuple[Id, int]]:
+        return ((dataset, at) for dataset, at in self._walk.datasets.items() if dataset in self._names)
+
+    def _dataset(self, dataset: Id, distance: int) -> DatasetNode:
+        urn, namespace, name, others = self._names[dataset]
+        return DatasetNode(self._ids[dataset], urn, namespace, name, distance, others)
+
+    def _edges(self, own: JobLineage | None, roles: Sequence[Role]) -> Iterator[Edge]:
+        jobs = self._walk.jobs
+        # Jobs go by their own names.
+        ids: dict[Id | str, str] = dict(self._ids.items())
+        ids.update((job, job) for job in jobs)
+        several = {job for job, (lineage, _) in jobs.items() if len(lineage.flows) > 1}
+        for source, target, declared in self._walk.edges(own, roles):
+            from_, to = ids.get(source), ids.get(target)
+            if from_ is None or to is None:
+                continue
+            if source in several and isinstance(target, bytes):
+                yield Edge(from_, to, declared, self._sources(jobs[from_][0], target))
+            else:
+                yield Edge(from_, to, declared)
+
+    def _sources(self, job: JobLineage, target: Id) -> list[str] | UnsetType:
+        of_target = frozenset[Id]().union(*(flow.sources for flow in job.flows if target in flow.targets))
+        every = frozenset[Id]().union(*(flow.sources for flow in job.flows))
+        if of_target == every:
+            return UNSET
+        return sorted(self._ids[each] for each in of_target if each in self._ids)
+
+
+def _job(job: JobLineage, distance: int) -> JobNode:
+    return JobNode(job.node_id, job.namespace, job.name, distance, job.run_id, job.run_at)
+
+
+class _Columns:
+    """A walk from column to column, within what the walk from table to table has met."""
+
+    def __init__(self, facts: StandingLineage, walk: _Walk, names: Mapping[Id, Named]) -> None:
+        self._names = names
+        self._seen: dict[tuple[Id, str], int] = {}
+        self._by_source: dict[Id, list[tuple[JobLineage, ColumnFlow]]] = {}
+        self._by_target: dict[Id, list[tuple[JobLineage, ColumnFlow]]] = {}
+        for job, flow in facts.columns([*(job for job, _ in walk.jobs.values()), *walk.told_by_datasets]):
+            if flow.source in names and flow.target in names:
+                self._by_source.setdefault(flow.source, []).append((job, flow))
+                self._by_target.setdefault(flow.target, []).append((job, flow))
+
+    def walk(self, start: Start, own: JobLineage | None, roles: Sequence[Role], depth: int) -> list[Edge]:
+        edges: dict[tuple[object, ...], Edge] = {}
+        for role in roles:
+            sign = 1 if role == "input" else -1
+            if start.dataset is not None:
+                reached = {(start.dataset, start.column)}
+            else:
+                # Of a job, its own columns are the first step.
+                sides = (flow.sources if role == "input" else flow.targets for flow in (own.flows if own else ()))
+                reached = {(dataset, "") for side in sides for dataset in side}
+            if start.column and start.dataset is not None:
+                self._seen.setdefault((start.dataset, start.column), 0)
+            gone = set(reached)
+            for distance in range(1, depth + 1):
+                only = own.node_id if own is not None and distance == 1 else None
+                met = self._step(reached, role, sign * distance, only, edges)
+                reached = met - gone
+                gone |= reached
+                if not reached:
+                    break
+        return list(edges.values())
+
+    def _step(
+        self,
+        reached: set[tuple[Id, str]],
+        role: Role,
+        distance: int,
+        only: str | None,
+        edges: dict[tuple[object, ...], Edge],
+    ) -> set[tuple[Id, str]]:
+        fields: dict[Id, set[str]] = {}
+        for dataset, column in reached:
+            fields.setdefault(dataset, set()).add(column)
+        met: set[tuple[Id, str]] = set()
+        for dataset, wanted in fields.items():
+            for job, flow in (self._by_source if role == "input" else self._by_target).get(dataset, ()):
+                source, target = (flow.source, flow.source_field), (flow.target, flow.target_field)
+                near, far = (source, target) if role == "input" else (target, source)
+                # An empty field is all of the dataset.
+                if (only is not None and job.node_id != only) or not (near[1] in wanted or "" in wanted or not near[1]):
+                    continue
+                self._seen.setdefault(near, distance - (1 if distance > 0 else -1))
+                self._seen.setdefault(far, distance)
+                met.add(far)
+                edge = Edge(
+                    self._id(source),
+                    self._id(target),
+                    flow.declared,
+                    job=UNSET if job.of_dataset else job.node_id,
+                    transformation=flow.transformation or UNSET,
+                    subtype=flow.subtype or UNSET,
+                    masking=flow.masking or UNSET,
+                )
+                edges.setdefault(_key(edge), edge)
+        return met
+
+    def nodes(self) -> Iterator[ColumnNode]:
+        for (dataset, column), distance in self._seen.items():
+            yield ColumnNode(self._id((dataset, column)), self._names[dataset][0], column, distance)
+
+    def _id(self, column: tuple[Id, str]) -> str:
+        return f"column:{self._names[column[0]][0]}#{column[1]}"
