@@ -174,6 +174,37 @@ class ServerSettings(JudgeSettings):
         tuple[str, ...], About(ORIGINS, "Origins whose pages may call the API from a browser; * for all.")
     ] = ()
 
+    query_connections: Annotated[
+        int, About(whole(1), "Connections to the database for questions, in each worker; so many are answered at once.")
+    ] = 4
+    query_timeout: Annotated[
+        Seconds, About(TIME, "How long the database may take for one step of a question; then the answer is 503.")
+    ] = 10.0
+    query_patience: Annotated[
+        Seconds, About(TIME, "How long a question waits for its turn when all connections are busy; then it is 503.")
+    ] = 5.0
+    max_graph_nodes: Annotated[int, About(whole(1), "The most nodes of a lineage graph in one answer.")] = 20_000
+    redact: Annotated[
+        tuple[str, ...],
+        About(
+            TEXTS,
+            "What is hidden in facets when they are shown: paths of keys with a point between them, * for any part of "
+            "a key, ** for any keys.",
+        ),
+    ] = (
+        "**.*password*",
+        "**.*passwd*",
+        "**.*secret*",
+        "**.*token*",
+        "**.*credential*",
+        "**.*api_key*",
+        "**.*apikey*",
+        "**.*access_key*",
+        "**.*accesskey*",
+        "**.*private_key*",
+        "**.environmentVariables.*.value",
+    )
+
     idempotency_window: Annotated[
         Seconds, About(TIME, "How long an event that comes again is known as a duplicate.")
     ] = 86_400.0

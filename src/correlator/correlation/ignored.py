@@ -10,6 +10,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import psycopg
 from msgspec import Struct
+from psycopg.rows import class_row
+
+from correlator.store.moments import Moment
 
 Kind: TypeAlias = Literal["namespace", "job", "dataset"]
 
@@ -87,3 +90,36 @@ def _expression(pattern: str) -> re.Pattern[str]:
         )
         known = _expressions[pattern] = re.compile(text, re.DOTALL | re.IGNORECASE)
     return known
+
+
+class IgnoredName(Struct, frozen=True, kw_only=True):
+    id: int
+    kind: Kind
+    pattern: str
+    created_at: Moment
+    created_by: str
+
+
+_COLUMNS: Final = "id, kind, pattern, created_at, created_by"
+_LIST: Final = f"SELECT {_COLUMNS} FROM kept.ignored_names ORDER BY kind, pattern, id"  # noqa: S608 (a constant)
+# One that is there already is that one.
+_ADD: Final = f"""
+INSERT INTO kept.ignored_names (kind, pattern, created_by) VALUES (%s, %s, %s)
+ON CONFLICT (kind, pattern) DO UPDATE SET pattern = excluded.pattern RETURNING {_COLUMNS}
+"""  # noqa: S608
+
+
+def list_ignored(connection: psycopg.Connection[Any]) -> list[IgnoredName]:
+    with connection.cursor(row_factory=class_row(IgnoredName)) as cursor:
+        return cursor.execute(_LIST).fetchall()
+
+
+def ignore(connection: psycopg.Connection[Any], kind: Kind, pattern: str, *, actor: str) -> IgnoredName:
+    with connection.cursor(row_factory=class_row(IgnoredName)) as cursor:
+        added = cursor.execute(_ADD, [kind, pattern, actor]).fetchone()
+    assert added is not None  # noqa: S101 (RETURNING)
+    return added
+
+
+def show_again(connection: psycopg.Connection[Any], number: int) -> bool:
+    return connection.execute("DELETE FROM kept.ignored_names WHERE id = %s", [number]).rowcount == 1

@@ -21,6 +21,7 @@ from correlator.correlation.ignored import Ignored
 from correlator.correlation.standing_lineage import ColumnFlow, JobLineage, Named, Role, StandingLineage
 from correlator.correlation.starts import Start
 from correlator.rulebook.identity import Id
+from correlator.store.moments import Moment
 
 Direction: TypeAlias = Literal["up", "down", "both"]
 Level: TypeAlias = Literal["table", "column"]
@@ -43,7 +44,7 @@ class JobNode(Struct, frozen=True, tag_field="kind", tag="job", gc=False):
     name: str
     distance: int
     run_id: Annotated[str | None, Meta(description="The run that stands for it; null if it is only declared.")]
-    run_at: Annotated[datetime | None, Meta(tz=True, description="When that run ended; of a stream, when it began.")]
+    run_at: Annotated[Moment | None, Meta(description="When that run ended; of a stream, when it began.")]
 
 
 class ColumnNode(Struct, frozen=True, tag_field="kind", tag="column", gc=False):

@@ -10,7 +10,11 @@ from typing import Final
 from correlator import __version__
 from correlator.config import ServerSettings
 from correlator.rulebook.judging import Judge
+from correlator.rulebook.redaction import Redaction
 from correlator.server import answers, openapi_page
+from correlator.server.api.door import Door
+from correlator.server.api.operations import Context
+from correlator.server.api.questions import Questions
 from correlator.server.auth import KeyCache
 from correlator.server.bodies import BodyReader, Budget
 from correlator.server.edge import Edge, Routes
@@ -78,17 +82,25 @@ class App:
         bodies = BodyReader(
             max_bytes=settings.max_request_bytes, receive_seconds=settings.request_timeout, budget=self._budget
         )
+        judge = Judge.within(settings)
+        self._questions = Questions(
+            database,
+            connections=settings.query_connections,
+            timeout=settings.query_timeout,
+            patience=settings.query_patience,
+        )
+        door = Door(Context(settings, Redaction(settings.redact), judge), self._questions, bodies)
         ingest = Ingest(
             bodies=bodies,
             commits=self._commits,
             limits=limits,
             metrics=self.metrics,
-            judge=Judge.within(settings),
+            judge=judge,
             max_batch_events=settings.max_batch_events,
         )
         self._watch()
         self.edge = Edge(
-            self._routes(settings, ingest),
+            self._routes(settings, ingest, door),
             keys=keys,
             budget=self._budget,
             limits=limits,
@@ -97,11 +109,13 @@ class App:
             metrics=self.metrics,
             cors_origins=settings.cors_origins,
             is_for_this_machine=not settings.insecure,
+            rest=door.rest,
             lifespan=self._lifespan,
         )
 
-    def _routes(self, settings: ServerSettings, ingest: Ingest) -> Routes:
+    def _routes(self, settings: ServerSettings, ingest: Ingest, door: Door) -> Routes:
         routes = Routes()
+        door.add_shared(routes)
         routes.add("POST", "/api/v1/lineage", ingest.one, scope="ingest", whole=ingest.one_whole)
         routes.add("POST", "/api/v1/lineage/batch", ingest.batch, scope="ingest")
         routes.add("POST", "/api/v1/lineage/events", ingest.events, scope="ingest")
@@ -126,6 +140,7 @@ class App:
             yield
         finally:
             publishing.cancel()
+            self._questions.close()
             await self._commits.stop()
             self._housekeeping.stop()
             if self._figures is not None:

@@ -11,6 +11,8 @@ import msgspec
 
 from correlator.config import ServerSettings
 from correlator.server import answers, correlation_id, problems
+from correlator.server.api.catalogue import OPERATIONS, TAGS
+from correlator.server.api.operations import Nothing, Operation
 from correlator.setting_kinds import show_duration, show_size
 
 Node = dict[str, Any]
@@ -58,10 +60,12 @@ def document(settings: ServerSettings, version: str) -> Node:
         "servers": [{"url": "/"}],
         "tags": [
             {"name": "ingest", "description": "Events come in. Scope `ingest`."},
+            *({"name": name, "description": told} for name, told in TAGS.items()),
             {"name": "operation", "description": "For load balancers, monitoring and people. No key needed."},
         ],
         "paths": {
-            "/api/v1/lineage": {"post": _post_one()},
+            **_questions(),
+            "/api/v1/lineage": {"post": _post_one(), **_questions()["/api/v1/lineage"]},
             "/api/v1/lineage/batch": {"post": _post_batch()},
             "/api/v1/lineage/events": {"post": _post_events()},
             "/ping": {"get": _probe("ping", "Is the process alive?", answers.Ping)},
@@ -90,8 +94,11 @@ def _about(settings: ServerSettings) -> str:
         "Bodies are JSON in UTF-8, plain or with `Content-Encoding: gzip` or `zstd`, with a length or chunked; up to "
         f"`{show_size(settings.max_request_bytes)}` for a request and `{show_size(settings.max_event_bytes)}` for an "
         f"event (unpacked), and `{settings.max_batch_events:,}` events in a request. A body that takes longer than "
-        f"`{show_duration(settings.request_timeout)}` to arrive is given up. Query parameters are ignored, and a slash "
-        "too many is forgiven.\n\n"
+        f"`{show_duration(settings.request_timeout)}` to arrive is given up. Where events come in, query parameters "
+        "are ignored, and a slash too many is forgiven.\n\n"
+        "A list answers with `items` and, if there is more, a `next_cursor` for the next page. Names that are a part "
+        "of a path are percent-encoded, slashes too. Answers about facts carry `facts_as_of`: what was received until "
+        "then is in them.\n\n"
         "Keys come as `Authorization: Bearer KEY` or `X-API-Key: KEY`; a server that has no keys takes anybody. "
         "Every answer has an `X-Correlation-ID`: the request's own where it has one of up to "
         f"{correlation_id.LONGEST} plain characters.\n\n"
@@ -172,6 +179,64 @@ def _ingest(
     }
 
 
+def _questions() -> Node:
+    paths: Node = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.written_path, {})[operation.method.lower()] = _question(operation)
+    return paths
+
+
+def _question(operation: Operation) -> Node:
+    refusals = {401, 403, 422, 431, 500, 503, *operation.refuses}
+    if operation.body is not None:
+        refusals |= {400, 408, 413, 415}
+    if operation.answers is None:
+        done: Node = {"204": {"description": "Done.", "headers": _refer_headers()}}
+    else:
+        done = {str(operation.status): _json("The answer.", operation.answers)}
+    node: Node = {
+        "operationId": operation.name,
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "description": f"{operation.description} Scope `{operation.scope}`.".strip(),
+        "security": [{"bearer": []}, {"key": []}, {}],
+        "parameters": [*map(_in_path, operation.parameters), *_in_query(operation.query)],
+        "responses": {
+            **done,
+            **{str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted(refusals)},
+        },
+    }
+    if operation.body is not None:
+        content = {"application/json": {"schema": _ref(operation.body.__name__)}}
+        node["requestBody"] = {"required": True, "content": content}
+    return node
+
+
+def _in_path(name: str) -> Node:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _in_query(query: type[msgspec.Struct]) -> list[Node]:
+    if query is Nothing:
+        return []
+    (_, components) = msgspec.json.schema_components([query], ref_template="{name}")
+    described = components[query.__name__]
+    parameters = []
+    for name, schema in described["properties"].items():
+        shape = {key: value for key, value in schema.items() if key not in ("description", "default", "examples")}
+        # What is left out is null; nobody can write null into a query.
+        if "anyOf" in shape:
+            kinds = [kind for kind in shape["anyOf"] if kind != {"type": "null"}]
+            shape = {**kinds[0]} if len(kinds) == 1 else {"anyOf": kinds}
+        parameter = {"name": name, "in": "query", "required": name in described.get("required", ()), "schema": shape}
+        if schema.get("default") is not None:
+            shape["default"] = schema["default"]
+        if "description" in schema:
+            parameter["description"] = schema["description"]
+        parameters.append(parameter)
+    return parameters
+
+
 def _probe(name: str, summary: str, answer: type[msgspec.Struct], *refusals: int) -> Node:
     return _get(name, summary, _json("Yes.", answer), *refusals)
 
@@ -208,7 +273,7 @@ def _json(description: str, answer: type[msgspec.Struct]) -> Node:
 def _unprocessable(*documents: type[msgspec.Struct]) -> Node:
     schemas = [_ref(each.__name__) for each in documents]
     return {
-        "description": _meanings(_KINDS_BY_STATUS[422][: len(documents)]),
+        "description": _meanings((problems.INVALID_EVENTS, problems.BROKEN_RUN_CYCLE)[: len(documents)]),
         "headers": _refer_headers(),
         "content": {problems.MEDIA_TYPE: {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}},
     }
@@ -268,7 +333,9 @@ def _ref(name: str) -> Node:
 
 
 def _schemas() -> Node:
-    _, components = msgspec.json.schema_components(_STRUCTS, ref_template="#/components/schemas/{name}")
+    asked = {kind for operation in OPERATIONS for kind in (operation.answers, operation.body) if kind is not None}
+    structs = (*_STRUCTS, *sorted(asked, key=lambda kind: kind.__name__))
+    _, components = msgspec.json.schema_components(structs, ref_template="#/components/schemas/{name}")
     return {**_EVENT_SCHEMAS, **dict(sorted(components.items()))}
 
 

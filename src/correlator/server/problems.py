@@ -47,7 +47,9 @@ FORBIDDEN: Final = Kind(
     "This is not allowed",
     "Use a key that has the scope named in the detail; a page of another site has to be named in cors_origins.",
 )
-NOT_FOUND: Final = Kind("not-found", 404, "There is nothing at this path", "Look up the path in `/docs`.")
+NOT_FOUND: Final = Kind(
+    "not-found", 404, "There is nothing at this path", "Look up the path in `/docs`; or what it names is not known."
+)
 METHOD_NOT_ALLOWED: Final = Kind(
     "method-not-allowed", 405, "This path does not take this method", "Use a method of the `Allow` header."
 )
@@ -75,6 +77,12 @@ BROKEN_RUN_CYCLE: Final = Kind(
     422,
     "The events break the cycle of their run",
     "The batch is one run whose states cannot follow each other; it was refused whole.",
+)
+INVALID_REQUEST: Final = Kind(
+    "invalid-request",
+    422,
+    "The request asks for something that cannot be",
+    "Change the parameter, or the member of the body, that the detail names.",
 )
 TOO_MANY_REQUESTS: Final = Kind(
     "too-many-requests", 429, "Too many events in too short a time", "Wait for `Retry-After` seconds, then send again."
@@ -105,6 +113,7 @@ KINDS: Final = (
     UNSUPPORTED_MEDIA_TYPE,
     INVALID_EVENTS,
     BROKEN_RUN_CYCLE,
+    INVALID_REQUEST,
     TOO_MANY_REQUESTS,
     HEAD_TOO_LARGE,
     INTERNAL,

@@ -32,6 +32,15 @@ ORDER BY reader.reader
 """
 
 
+# What was received before the first event that is not merged is in the facts. One index probe in each day's partition.
+_FACTS_AS_OF: Final = """
+SELECT coalesce((
+    SELECT next.received_at FROM kept.lineage_events AS next
+    WHERE next.position = coalesce((SELECT position FROM kept.log_readers WHERE reader = %s), 0) + 1
+), now())
+"""
+
+
 class SourceTotals(msgspec.Struct, frozen=True):
     """What became of all that was read of a source: read = applied + duplicates + rejected."""
 
@@ -69,3 +78,11 @@ def lags(connection: psycopg.Connection) -> list[Lag]:
 
 def lag_of_facts(of_all: list[Lag]) -> Lag:
     return next(lag for lag in of_all if lag.reader == FACTS)
+
+
+def facts_as_of(connection: psycopg.Connection) -> datetime:
+    """Up to when what came over HTTP is in the facts. Asked before the facts, lest it promises too much."""
+    row = connection.execute(_FACTS_AS_OF, [FACTS]).fetchone()
+    assert row is not None  # noqa: S101 (one row, always)
+    at: datetime = row[0]
+    return at

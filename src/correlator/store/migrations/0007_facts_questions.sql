@@ -61,3 +61,8 @@ CREATE INDEX jobs_by_words ON jobs USING gin (words_of(job_namespace || ' ' || j
 CREATE INDEX datasets_by_words ON datasets USING gin (words_of(canonical_dataset_id));
 CREATE INDEX datasets_by_columns ON datasets USING gin (words_of_columns(schema_json));
 CREATE INDEX data_tests_by_words ON data_tests USING gin (words_of(test_name || ' ' || column_name));
+
+-- The jobs that ever ran under a job (the tasks of a DAG), whose own events may never come: a jump from child to child.
+CREATE INDEX job_runs_of_parent_job
+    ON job_runs ((md5(parent_job_namespace || chr(31) || parent_job_name)::uuid), job_id)
+    WHERE parent_job_name IS NOT NULL;

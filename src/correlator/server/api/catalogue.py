@@ -1,0 +1,36 @@
+"""All that can be asked. Of two paths that fit a request the first counts."""
+
+from typing import Final
+
+from correlator.server.api import (
+    alert_routes,
+    datasets,
+    ignored,
+    jobs,
+    keys,
+    lineage,
+    patterns,
+    rejects,
+    runs,
+    search,
+)
+from correlator.server.api.operations import Operation
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    *lineage.OPERATIONS,
+    *jobs.OPERATIONS,
+    *runs.OPERATIONS,
+    *datasets.OPERATIONS,
+    *search.OPERATIONS,
+    *patterns.OPERATIONS,
+    *ignored.OPERATIONS,
+    *keys.OPERATIONS,
+    *rejects.OPERATIONS,
+    *alert_routes.OPERATIONS,
+)
+
+TAGS: Final = {
+    "lineage": "Where data comes from and where it goes. Scope `read`.",
+    "catalogue": "Jobs, runs, datasets, and how to find them. Scope `read`.",
+    "administration": "What people set up. Scope `admin`.",
+}
