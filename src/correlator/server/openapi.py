@@ -207,8 +207,8 @@ def _question(operation: Operation) -> Node:
         },
     }
     if operation.body is not None:
-        content = {"application/json": {"schema": _ref(operation.body.__name__)}}
-        node["requestBody"] = {"required": True, "content": content}
+        content = {"application/json": {"schema": _ref(operation.body.__name__), "example": operation.example}}
+        node["requestBody"] = {"required": True, "description": "", "content": content}
     return node
 
 

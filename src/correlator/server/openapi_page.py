@@ -30,7 +30,7 @@ article { margin: 1.25rem 0; border: 1px solid var(--line); border-radius: 8px; 
 article > header { display: flex; flex-wrap: wrap; gap: .75rem; align-items: baseline; padding: .8rem 1rem;
   background: var(--box); } article > div { padding: .4rem 1rem 1rem; }
 .method { font-weight: 700; font-size: .8rem; letter-spacing: .05em; } .get { color: var(--get); }
-.post { color: var(--post); }
+.post, .put, .patch, .delete { color: var(--post); }
 .wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; margin: .6rem 0; font-size: .93rem; }
 th, td { text-align: left; vertical-align: top; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; } td p { margin: 0 0 .35rem; }
@@ -95,6 +95,7 @@ def _operation(document: Mapping[str, Any], method: str, path: str, operation: M
         yield f"<p>Body: {_type(content['schema'])}. {_inline(body['description'])}</p>"
         example = escape(json.dumps(content["example"], indent=2))
         yield f"<details><summary>Example</summary><pre><code>{example}</code></pre></details>"
+    yield from _parameters(operation)
     yield '<div class="wide"><table><tr><th>Status</th><th>Meaning</th><th>Body</th></tr>'
     for status, response in operation["responses"].items():
         told = _resolve(document, response)
@@ -103,15 +104,30 @@ def _operation(document: Mapping[str, Any], method: str, path: str, operation: M
     yield "</table></div></div></article>"
 
 
+def _parameters(operation: Mapping[str, Any]) -> Iterator[str]:
+    parameters = [each for each in operation.get("parameters", ()) if each["in"] != "header"]
+    if not parameters:
+        return
+    yield '<div class="wide"><table><tr><th>Parameter</th><th>Type</th><th></th></tr>'
+    for each in parameters:
+        optional = "" if each["required"] else ' <span class="soft">optional</span>'
+        usual = each["schema"].get("default")
+        told = each.get("description", "") + ("" if usual is None else f" Usually `{usual}`.")
+        yield f"<tr><td><code>{escape(each['name'])}</code>{optional}</td><td>{_type(each['schema'])}</td>"
+        yield f"<td>{_inline(told.strip())}</td></tr>"
+    yield "</table></div>"
+
+
 def _curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
-    if method == "get":
-        return f"curl http://localhost:8080{path}"
+    url = f"curl http://localhost:8080{path}"
+    if "security" not in operation:
+        return url
+    key = '-H "Authorization: Bearer $CORRELATOR_KEY"'
+    how = "" if method in {"get", "post"} else f" -X {method.upper()}"
+    if "requestBody" not in operation:
+        return f"{url}{how} {key}"
     example = json.dumps(operation["requestBody"]["content"]["application/json"]["example"])
-    return (
-        f"curl http://localhost:8080{path} \\\n"
-        "  -H 'Content-Type: application/json' -H \"Authorization: Bearer $CORRELATOR_KEY\" \\\n"
-        f"  -d '{example}'"
-    )
+    return f"{url}{how} \\\n  -H 'Content-Type: application/json' {key} \\\n  -d '{example}'"
 
 
 def _contents_of(response: Mapping[str, Any]) -> str:

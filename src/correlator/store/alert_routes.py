@@ -49,7 +49,8 @@ class NewRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kind: RouteKind
     url: Annotated[str, Meta(max_length=2_000, pattern="^https?://[^/]")]
     secret: Annotated[
-        str | None, Meta(min_length=1, max_length=1_000, description="Signs a webhook; the routing key of PagerDuty.")
+        Annotated[str, Meta(min_length=1, max_length=1_000)] | None,
+        Meta(description="Signs a webhook; the routing key of PagerDuty."),
     ] = None
     owners: list[str] = []
     namespaces: list[str] = []

@@ -83,7 +83,7 @@ def locked(postgres: Postgres, migrated_template: str) -> Iterator[Locked]:
 DESCRIBED = schemathesis.openapi.from_dict(
     document(ServerSettings(), __version__),
     config=SchemathesisConfig.from_dict({"generation": {"deterministic": True}}),
-)
+).include(tag=["ingest", "operation"])
 ARRAYS = {"/api/v1/lineage/batch", "/api/v1/lineage/events"}
 
 

@@ -64,6 +64,7 @@ OPERATIONS: Final = (
         summary="Hide namespaces, jobs or datasets. They are stored all the same.",
         scope="admin",
         body=NewIgnoredName,
+        example={"kind": "dataset", "pattern": "*/sandbox_*"},
         answer=_add,
         answers=IgnoredName,
         status=201,

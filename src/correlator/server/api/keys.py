@@ -96,6 +96,7 @@ OPERATIONS: Final = (
         summary="Make a key. A server that has had a key takes nobody without one.",
         scope="admin",
         body=NewKey,
+        example={"name": "airflow", "scopes": ["ingest"]},
         answer=_create,
         answers=MadeKey,
         status=201,

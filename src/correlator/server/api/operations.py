@@ -5,7 +5,8 @@ Routes, the reading of parameters and the OpenAPI document follow from it.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -61,6 +62,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     description: str = ""
     query: type[Struct] = Nothing
     body: type[Struct] | None = None
+    example: object = None
+    """A body that could be sent."""
     status: int = 200
     mode: Mode = "read"
     refuses: tuple[int, ...] = ()
@@ -77,6 +80,7 @@ class Operation(Struct, frozen=True, kw_only=True):
         return re.sub(r"\{(\w+):\w+\}", r"{\1}", self.path)
 
 
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]")
 # An offset in a query whose + was not written as %2B comes as a blank.
 _BLANK_OFFSET: Final = re.compile(r"(\d{4}-\d\d-\d\d[Tt][\d:.]+) (\d\d:?\d\d)")
 
@@ -93,8 +97,17 @@ def read_query(operation: Operation, query_string: bytes) -> Struct:
             raise invalid(f"{name} is said twice.")
         if "\x00" in value:
             raise invalid(f"{name} holds a NUL, which no name can.")
+        kind = known[name].type
+        if value.lower() == "null" and not _takes(kind, str):
+            raise invalid(f"{name}: what is not meant is left out; null is no value.")
+        if _takes(kind, datetime) and not _DATE.match(value):
+            raise invalid(f"{name}: {value[:50]!r} is no moment; write it as in 2026-05-04T10:00:00Z.")
         values[name] = _BLANK_OFFSET.sub(r"\1+\2", value) if " " in value else value
     return _converted(values, operation.query, strict=False)
+
+
+def _takes(kind: Any, wanted: type) -> bool:
+    return kind is wanted or any(_takes(each, wanted) for each in get_args(kind))
 
 
 def read_body(kind: type[S], raw: bytes) -> S:

@@ -79,6 +79,7 @@ def _remove(connection: Connection, asked: Asked) -> None:
 
 
 _PATH: Final = "/api/v1/patterns"
+_EXAMPLE: Final = {"pattern": "warehouse/{table}", "target": "postgres://db:5432/shop.public.{table}"}
 
 OPERATIONS: Final = (
     Operation(
@@ -99,6 +100,7 @@ OPERATIONS: Final = (
         summary="Have names of one kind mean others; at once, and on all history.",
         scope="admin",
         body=NewPattern,
+        example=_EXAMPLE,
         answer=_add,
         answers=Pattern,
         status=201,
@@ -113,6 +115,7 @@ OPERATIONS: Final = (
         summary="Change a pattern, or its place.",
         scope="admin",
         body=NewPattern,
+        example=_EXAMPLE,
         answer=_change,
         answers=Pattern,
         mode="write",

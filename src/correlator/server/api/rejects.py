@@ -159,6 +159,7 @@ OPERATIONS: Final = (
         summary="Judge refused events again; what passes now goes into the log.",
         scope="admin",
         body=Redriving,
+        example={"ids": [1, 2], "dry_run": True},
         answer=_redrive,
         answers=Redriven,
         mode="own",
