@@ -182,17 +182,15 @@ def tell(one: Judged) -> None:
     if one.place == 1 and one.direct:
         return
     truth = one.truth
-    print(
-        f"\nseed {one.seed}: {truth.fault.value}, {truth.hops} hops, told {truth.is_told}: direct {one.direct}, place {one.place}"
-    )
-    print(
-        f"   test {truth.test_name}({truth.column}) on {truth.dataset_name}; root {truth.root_job[1]} {truth.root_run_id}"
-    )
+    print(f"\nseed {one.seed}: {truth.fault.value}, {truth.hops} hops, told {truth.is_told}")
+    print(f"   direct {one.direct}, place {one.place}, root {truth.root_job[1]} {truth.root_run_id}")
+    print(f"   test {truth.test_name}({truth.column}) on {truth.dataset_name}")
     for candidate in (one.explanation.candidates if one.explanation else [])[:4]:
         run_id = candidate.run.run_id if candidate.run else None
         mark = "*" if (candidate.namespace, candidate.name) == truth.root_job else " "
+        said = [evidence.sentence[:70] for evidence in candidate.evidence]
         print(
-            f" {mark} {candidate.score:.2f} d{candidate.distance} {candidate.name} {run_id}: {[e.sentence[:70] for e in candidate.evidence]} {candidate.reasons}"
+            f" {mark} {candidate.score:.2f} d{candidate.distance} {candidate.name} {run_id}: {said} {candidate.reasons}"
         )
 
 
@@ -215,9 +213,8 @@ def table(found: list[Judged]) -> None:
         )
     times = sorted(one.seconds for one in found)
     if times:
-        print(
-            f"\nan answer took {times[len(times) // 2] * 1000:.0f} ms, p95 {times[int(len(times) * 0.95)] * 1000:.0f} ms"
-        )
+        middle, most = (times[int(len(times) * share)] * 1000 for share in (0.5, 0.95))
+        print(f"\nan answer took {middle:.0f} ms, p95 {most:.0f} ms")
 
 
 def share(values: Any) -> str:

@@ -47,6 +47,8 @@ _TOLD: Final = 5
 _ALIVE: Final = 6
 """So many counts, nearly all different, are those of a table that changes with every run."""
 _NOBODY: Final = UUID(int=0)
+_MINUTE: Final = 60
+_HOUR: Final = 3600
 _MOST: Final = 20
 """Candidates in an answer."""
 
@@ -241,7 +243,7 @@ class Explaining:
                     yield run, odd
 
     def _find_onset(self, candidate: Candidate) -> None:
-        """Where the job ran several times since all was well: the first of its runs that shows what the last one does."""
+        """Where the job ran several times since all was well: the first of its runs that shows what the last does."""
         run = candidate.run
         found = self._findings.get(run.id) if run is not None else None
         if run is None or found is None or found.baseline is None or not found.is_new:
@@ -296,7 +298,7 @@ class Explaining:
                 *(_attempt(r, outputs[r.id]) for r in self._runs.values() if r.job_id == run.job_id),
             ]
             versions = [version for version in made if version is not None]
-            if len(versions) < 2:
+            if not versions[1:]:
                 return
             question = Question("run", "")
             red = Failure(question, versions[0].dataset, versions[0], versions[1], versions[0].at)
@@ -364,7 +366,7 @@ class Explaining:
         start = self._good.start
         before = [p for p in past.good if p.id != run.id and p.ended_at <= (run.ended_at or run.started_at)]
         well = [p for p in before if start is None or p.ended_at <= start.at]
-        return (well or before or [None])[0]
+        return next(iter(well or before), None)
 
     def _find_changes(self) -> None:
         pairs = [(f, f.baseline) for f in self._findings.values() if f.is_new and f.baseline is not None]
@@ -903,9 +905,9 @@ def _count(amount: float) -> str:
 
 
 def _time(seconds: float) -> str:
-    if seconds < 120:
+    if seconds < 2 * _MINUTE:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return f"{seconds / _MINUTE:.0f} min" if seconds < 2 * _HOUR else f"{seconds / _HOUR:.1f} h"
 
 
 def _amount(what: str, value: float) -> str:

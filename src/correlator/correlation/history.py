@@ -1,7 +1,7 @@
-"""What the facts say of runs, reads and writes, fetched in sets: a layer of a walk is a handful of queries, whatever its
-width.
+"""What the facts say of runs, reads and writes, fetched in sets.
 
-Datasets are meant by their class: all names of one dataset are one.
+A layer of a walk is a handful of queries, however wide it is. Datasets are meant by their class: all names of one
+dataset are one.
 """
 
 from collections import defaultdict
@@ -40,11 +40,9 @@ class Run(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def kin(self) -> Kin:
-        return Kin(
-            self.id.bytes,
-            None if self.parent is None else self.parent.bytes,
-            (self.root or self.parent or self.id).bytes if self.parent is not None else None,
-        )
+        if self.parent is None:
+            return Kin(self.id.bytes)
+        return Kin(self.id.bytes, self.parent.bytes, (self.parent if self.root is None else self.root).bytes)
 
     @property
     def is_long(self) -> bool:
@@ -154,16 +152,7 @@ class History:
         if not wanted:
             return {}
         found: dict[tuple[UUID, datetime], list[Run]] = {key: [] for key in wanted}
-        query = (
-            """
-            WITH asked AS (
-                SELECT * FROM unnest(%s::uuid[], %s::timestamptz[]) WITH ORDINALITY AS asked (job_id, at, number)
-            )
-            SELECT asked.number, ended.* FROM asked CROSS JOIN LATERAL ("""
-            + _RUNS.format("run.job_id = asked.job_id AND run.ended_at < asked.at")
-            + """ ORDER BY run.ended_at DESC, run.id DESC LIMIT %s) AS ended ORDER BY 1, ended.ended_at DESC, ended.id DESC
-        """
-        )
+        query = _LAST_ENDED.format(_RUNS.format("run.job_id = asked.job_id AND run.ended_at < asked.at"))
         keys = list(found)
         rows = self.rows(query, [job for job, _ in keys], [at for _, at in keys], number)
         for row, run in zip(rows, self._keep(row[1:] for row in rows), strict=True):
@@ -256,8 +245,9 @@ class History:
             if run is None or use.of_own_output:
                 continue
             names = members[use.dataset]
-            for kin in {run.parent, run.root} - {None}:
-                of_use += [write for write in self._families[kin] if write.dataset in names]
+            for of_family in {run.parent, run.root} - {None}:
+                if of_family is not None:
+                    of_use += [write for write in self._families[of_family] if write.dataset in names]
 
     def _own(
         self, uses: Sequence[Use], members: Mapping[UUID, list[UUID]], candidates: list[list["_Candidate"]]
@@ -352,6 +342,13 @@ SELECT run.id, run.job_id, run.job_namespace, run.job_name, run.run_id, run.curr
        run.nominal_time, run.parent_job_run_id, run.root_job_run_id, coalesce(run.processing_type, ''),
        coalesce(run.job_type, ''), run.states_lineage, run.has_results, coalesce(run.error_message, ''), run.producer
 FROM {{s}}.job_runs AS run WHERE {}
+"""
+
+_LAST_ENDED: Final = """
+SELECT asked.number, ended.*
+FROM unnest(%s::uuid[], %s::timestamptz[]) WITH ORDINALITY AS asked (job_id, at, number)
+CROSS JOIN LATERAL ({} ORDER BY run.ended_at DESC, run.id DESC LIMIT %s) AS ended
+ORDER BY asked.number, ended.ended_at DESC, ended.id DESC
 """
 
 # What a run that only looks at data writes, such as dbt's audit tables, is nobody's version.

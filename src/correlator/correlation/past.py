@@ -123,7 +123,7 @@ def pasts(history: History, jobs: Iterable[UUID], until: datetime, number: int =
 def run_facets(history: History, runs: Iterable[UUID]) -> dict[UUID, dict[str, Any]]:
     """How runs were set up."""
     wanted = list(dict.fromkeys(runs))
-    return dict(history.rows(_FACETS, list(_HEAVY), wanted))  # type: ignore[arg-type]
+    return dict(history.rows(_FACETS, list(_HEAVY), wanted))
 
 
 def facets_at(
