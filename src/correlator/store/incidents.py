@@ -210,8 +210,10 @@ def derive_touched(connection: psycopg.Connection[Any], attempt: Attempt, schema
 
 def derive(connection: psycopg.Connection[Any], subjects: Sequence[UUID], schema: str = "facts") -> Changed:
     """All incidents of some tests and jobs."""
-    given = "SELECT id, '-infinity'::timestamptz AS at FROM unnest(%s::uuid[]) AS id"
-    return _derived(connection, schema, given, given, list(subjects))
+    # Each by its own kind: to those of the other it would seem that nothing of them fails.
+    given = "SELECT id, '-infinity'::timestamptz AS at FROM unnest(%s::uuid[]) AS id (id) WHERE"
+    is_job = f"EXISTS (SELECT FROM {schema}.jobs AS job WHERE job.id = id.id)"
+    return _derived(connection, schema, f"{given} NOT {is_job}", f"{given} {is_job}", list(subjects))
 
 
 def derive_all(connection: psycopg.Connection[Any], schema: str = "facts") -> Changed:

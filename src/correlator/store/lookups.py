@@ -1,7 +1,8 @@
-"""What questions look up, kept in step by the merge: which jobs ever used a dataset, and which tests there are.
+"""What questions look up, kept in step by the merge.
 
-Both follow from the facts alone. A job's use of a dataset is never unsaid; a result may be (one that was only implied),
-and a test without results is none.
+Which jobs ever used a dataset, which tests there are, and which runs say that they are about an incident. All of it
+follows from the facts alone. A job's use of a dataset is never unsaid; a result may be (one that was only implied), and
+a test without results is none.
 """
 
 from functools import lru_cache
@@ -15,7 +16,12 @@ from correlator.store.staging import staged_table, staged_touched
 def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
     """After incidents have written down what was touched. Of each the only parameter is the number of the attempt."""
     touched = staged_touched(slot)
-    edges = staged_table(slot, BY_NAME[f.LINEAGE_EDGES.name])
+    edges, runs = (staged_table(slot, BY_NAME[table.name]) for table in (f.LINEAGE_EDGES, f.JOB_RUNS))
+    mentioned = (
+        "CASE WHEN run.facets #>> '{correlator_incidentContext,incidentId}' ~* "
+        "'^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$' "
+        "THEN (run.facets #>> '{correlator_incidentContext,incidentId}')::uuid END"
+    )
     return tuple(
         statement.encode()
         for statement in (
@@ -54,6 +60,22 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
                 FROM {schema}.standing_results AS result WHERE result.test_id = touched.id LIMIT 1
             ) AS said
             ORDER BY touched.id
+            """,
+            # Nearly always of no run.
+            f"""
+            WITH said AS MATERIALIZED (
+                SELECT run.id, {mentioned} AS failure_id
+                FROM {runs} AS staged JOIN {schema}.job_runs AS run ON run.id = staged.id
+                WHERE staged.attempt = %s::bigint AND staged.facet_orders ? 'correlator_incidentContext'
+            ), gone AS (
+                DELETE FROM {schema}.incident_mentions AS known USING said
+                WHERE known.job_run_id = said.id AND known.failure_id IS DISTINCT FROM said.failure_id
+            )
+            INSERT INTO {schema}.incident_mentions (failure_id, job_run_id)
+            SELECT said.failure_id, said.id FROM said
+            WHERE said.failure_id IS NOT NULL
+              AND NOT EXISTS (SELECT FROM {schema}.incident_mentions AS known WHERE known.job_run_id = said.id
+                              AND known.failure_id = said.failure_id)
             """,
         )
     )

@@ -427,7 +427,7 @@ def test_everything_of_the_facts_is_in_their_schema(connection: psycopg.Connecti
     ).fetchall()
 
     derived = {"dataset_aliases", "dataset_classes", "failures", "implied_results", "incidents", "standing_results"}
-    derived |= {"data_tests", "dataset_jobs"}
+    derived |= {"data_tests", "dataset_jobs", "incident_mentions"}
     named = {"run_contradictions", *derived, *(table.name for table in f.TABLES)}
     assert {name for (name,) in found} == named | {"column_mappings", "run_column_mappings"}
 
