@@ -14,6 +14,8 @@ COMMANDS: Final = {
     "pipeline": "Turn the events of every source into facts.",
     "keys": "Make, list and revoke the keys of the server.",
     "demo": "Play three weeks of a shop, and a bad morning, into a running server.",
+    "incidents": "List what is wrong, and what was.",
+    "explain": "Say of an incident which run broke it, what changed, and who is hurt.",
     "rejects": "Look at rejected events, and drive them in again.",
     "audit": "Check that every event is where it should be.",
     "migrate": "Bring the schema of the database up to date.",

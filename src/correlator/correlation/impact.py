@@ -33,6 +33,8 @@ class Bad(msgspec.Struct, frozen=True):
     until: datetime | None = None
     columns: Columns = None
     distance: int = 0
+    harmless_until: datetime | None = None
+    """Whoever read it before that took no harm: it was still fresh, and the test passed."""
 
     @property
     def key(self) -> tuple[UUID, UUID]:
@@ -202,6 +204,8 @@ class _Down:
         bound = self._history.bind([use for _, use in candidates])
         for (one, use), version in zip(candidates, bound, strict=True):
             if version is None or use.reader == one.run or (version.dataset, version.run) != one.key:
+                continue
+            if one.harmless_until is not None and use.at < one.harmless_until:
                 continue
             if version.at >= one.since and (one.until is None or version.at < one.until):
                 found.setdefault((use.reader, one), use.at)

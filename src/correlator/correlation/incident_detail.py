@@ -11,9 +11,9 @@ from msgspec import Meta
 
 from correlator.correlation.causes import Candidate, Explanation
 from correlator.correlation.failing import failed_versions, passed_versions
-from correlator.correlation.history import History, Run
+from correlator.correlation.history import History, Run, Use, Version
 from correlator.correlation.impact import Bad, Impact, Risk, at_risk, impact, standing
-from correlator.correlation.incidents import Incident, explained
+from correlator.correlation.incidents import Incident, explained, failures_of
 from correlator.correlation.life import Said, Standing, Status, incident_of, said_of, standings
 from correlator.correlation.owners import owners_of_datasets, owners_of_jobs
 from correlator.correlation.questions import question
@@ -23,6 +23,7 @@ Kind: TypeAlias = Literal["test", "run"]
 
 _MOST_SIMILAR: Final = 10
 _MOST_FAILURES_TOLD: Final = 100
+_MOST_STEPS: Final = 200
 
 
 class JobName(msgspec.Struct, frozen=True):
@@ -109,6 +110,18 @@ class ImpactTold(msgspec.Struct, frozen=True):
     truncated: Annotated[bool, Meta(description="Whether there is more than one answer may hold.")]
 
 
+class StepTold(msgspec.Struct, frozen=True):
+    """A version that went into what failed, and the run that wrote it."""
+
+    urn: str
+    distance: int
+    read_by: Annotated[str | None, Meta(description="The run that read it; null for what failed itself.")]
+    run_id: Annotated[str | None, Meta(description="The run that wrote it; null for one that is not known.")]
+    job: JobName | None
+    wrote_at: datetime | None
+    state: str | None
+
+
 class Moment(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something on the timeline."""
 
@@ -160,6 +173,7 @@ class IncidentDetail(msgspec.Struct, frozen=True, kw_only=True):
     test_run: RunTold
     cause: CauseTold | None
     candidates: list[CandidateTold]
+    upstream: Annotated[list[StepTold], Meta(description="What went into what failed, the nearest first.")]
     impact: ImpactTold
     root_id: UUID | None
     children: list[UUID]
@@ -192,7 +206,11 @@ class _Detail:
         """The classes of all datasets that are told of by their names."""
         mine = [] if self._incident.dataset_id is None else [self._incident.dataset_id]
         own = list(self._history.classes(mine).values())
-        return [*own, *(one.dataset for one in self._impact.affected), *(one.dataset for one in self._risks)]
+        upstream = [] if self._explanation is None else [step.use.dataset for step in self._explanation.bad.steps]
+        if self._explanation is not None and self._explanation.cause is not None:
+            upstream.append(self._explanation.cause.dataset)
+        affected = [one.dataset for one in self._impact.affected]
+        return [*own, *upstream, *affected, *(one.dataset for one in self._risks)]
 
     def told(self) -> IncidentDetail:
         one = self._incident
@@ -222,6 +240,7 @@ class _Detail:
             test_run=RunTold(run.run_id, JobName(run.namespace, run.name)),
             cause=cause_of(self._explanation),
             candidates=candidates,
+            upstream=self._upstream(),
             impact=self._impact_told(),
             root_id=one.root_id,
             children=[child for (child,) in children],
@@ -252,6 +271,30 @@ class _Detail:
         found = [] if self._explanation is None else self._explanation.candidates
         owners = owners_of_jobs(self._history, [one.job_id for one in found])
         return [candidate_told(rank, one, owners.get(one.job_id)) for rank, one in enumerate(found, start=1)]
+
+    def _upstream(self) -> list[StepTold]:
+        if self._explanation is None or self._explanation.cause is None:
+            return []
+        runs = self._explanation.runs
+        found = [self._step(self._explanation.cause.dataset, 0, None, self._explanation.cause)]
+        for step in self._explanation.bad.steps[:_MOST_STEPS]:
+            reader = runs.get(step.use.reader)
+            if reader is not None:
+                found.append(self._step(step.use.dataset, step.distance, reader, step.version))
+        return found
+
+    def _step(self, dataset: UUID, distance: int, reader: Run | None, version: Version | None) -> StepTold:
+        named = self._names.get(dataset)
+        run = None if version is None or self._explanation is None else self._explanation.runs.get(version.run)
+        return StepTold(
+            "" if named is None else named.urn,
+            distance,
+            None if reader is None else reader.run_id,
+            None if run is None else run.run_id,
+            None if run is None else JobName(run.namespace, run.name),
+            None if version is None else version.at,
+            None if run is None else run.state,
+        )
 
     def _impact_told(self) -> ImpactTold:
         runs = self._impact.runs
@@ -346,11 +389,14 @@ def impact_of(history: History, incident: Incident) -> tuple[Impact, list[Risk]]
     failed = failed_versions(history, [incident])[incident.id]
     passed = passed_versions(history, [incident]).get(incident.id)
     columns = _columns(history, incident)
+    harmless = _passed_before(history, incident)
     bad: dict[tuple[UUID, UUID], Bad] = {}
     for one in failed:
         version = one.version
         until = passed.at if passed is not None and passed.run == version.run else None
-        bad.setdefault((version.dataset, version.run), Bad(version.dataset, version.run, version.at, until, columns))
+        since = harmless[1] if harmless is not None and harmless[0].key == version.key else None
+        key = version.dataset, version.run
+        bad.setdefault(key, Bad(*key, version.at, until, columns, harmless_until=since))
     well = {} if passed is None else {passed.dataset: passed.at}
     found = impact(history, list(bad.values()), well)
     ahead = standing(history, [*bad.values(), *found.affected])
@@ -363,6 +409,15 @@ def impact_of(history: History, incident: Incident) -> tuple[Impact, list[Risk]]
     hit = {one.dataset for one in (*bad.values(), *found.affected)}
     risks = [risk for risk in at_risk(history, ahead) if risk.dataset not in hit] if ahead else []
     return found, risks
+
+
+def _passed_before(history: History, incident: Incident) -> tuple[Version, datetime] | None:
+    """The version of the last good result before it began, and when that was."""
+    failure = failures_of(history, [incident]).get(incident.id) if incident.kind == "test" else None
+    if failure is None or not isinstance(failure.good, Use):
+        return None
+    version = history.bind([failure.good])[0]
+    return None if version is None else (version, failure.good.at)
 
 
 def _columns(history: History, incident: Incident) -> frozenset[str] | None:

@@ -244,12 +244,14 @@ INSERT INTO kept.incident_actions (failure_id, subject_id, at, actor, kind, assi
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 
-# The failures of each incident, one probe for each.
+# What was said of the test or job, of which one probe each tells whether it is said of this incident.
 _SAID: Final = """
 SELECT failure.incident_id, said.id, said.failure_id, said.at, said.actor, said.kind, said.assignee, said.until,
        said.reason, said.note
-FROM {s}.failures AS failure JOIN kept.incident_actions AS said ON said.failure_id = failure.id
-WHERE failure.incident_id = ANY (%s::uuid[])
+FROM {s}.incidents AS incident
+JOIN kept.incident_actions AS said ON said.subject_id = coalesce(incident.test_id, incident.job_id)
+JOIN {s}.failures AS failure ON failure.id = said.failure_id AND failure.incident_id = incident.id
+WHERE incident.id = ANY (%s::uuid[])
 ORDER BY failure.incident_id, said.id
 """
 

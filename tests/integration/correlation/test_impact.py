@@ -209,3 +209,16 @@ def test_a_run_that_failed_puts_at_risk_who_waits_for_it(connection: Connection)
     assert dataset_id("raw") == incident_of_run(connection, "load 2").dataset_id
     assert detail.impact.affected == []
     assert at_risk(detail.impact) == {urn("staged")}
+
+
+def test_who_read_a_version_while_its_test_passed_took_no_harm(connection: Connection) -> None:
+    tell(
+        connection,
+        ran("load", "load 1", 0, 5, writes=["raw"]),
+        ran("stage", "stage 1", 6, 7, reads=["raw"], writes=["staged"]),
+        checked("raw", "test 1", 8, good=True, test="is_fresh"),
+        ran("stage", "stage 2", 66, 67, reads=["raw"], writes=["staged"]),
+        checked("raw", "test 2", 68, good=False, test="is_fresh"),
+    )
+
+    assert affected(impact_on(connection, "raw")) == {(urn("staged"), run_id("stage 2"))}

@@ -1,0 +1,133 @@
+"""Lists of incidents: filters, order, pages, counts, and how long people took."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from correlator.correlation.incident_list import (
+    Filters,
+    Sort,
+    incident_counts,
+    incident_list,
+    sort_key,
+    statistics,
+)
+from correlator.correlation.life import Action, act
+from tests.integration.correlation.stories import checked, incident_of_run, incident_on, owned, ran, tell, urn
+from tests.unit.rulebook.histories import PRODUCER, facet
+
+Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def shop(connection: Connection) -> Connection:
+    """Tests of `a` and `b` are red, that of `c` was, and a run of `load d` has failed."""
+    of_job = {"ownership": facet(owners=[{"name": "team loads", "type": "TEAM"}])}
+    tell(
+        connection,
+        ran("load a", "a 1", 0, 1, writes=[owned("a", "team a")]),
+        ran("load b", "b 1", 0, 1, writes=["b"], job_facets=of_job),
+        checked("a", "test a", 10, good=False, test="not_null", column="id"),
+        checked("b", "test b", 20, good=False, test="unique", column="key", severity="warn"),
+        checked("c", "test c", 30, good=False),
+        checked("c", "test c again", 40, good=True),
+        ran("load d", "d 1", 45, 50, writes=["d"], state="FAIL"),
+    )
+    return connection
+
+
+def tables(connection: Connection, sort: Sort = "opened_at", **asked: Any) -> list[str]:
+    found = incident_list(connection, Filters(**asked), sort=sort)
+    return [item.dataset.name if item.dataset else "" for item in found]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({}, "abcd"),
+        ({"status": "open"}, "abd"),
+        ({"status": "resolved"}, "c"),
+        ({"status": "acknowledged"}, ""),
+        ({"kind": "run"}, "d"),
+        ({"severity": "WARN"}, "b"),
+        ({"dataset": urn("a")}, "a"),
+        ({"dataset": urn("nothing")}, ""),
+        ({"job": "airflow/load a"}, "a"),
+        ({"job": "airflow/test.c"}, "c"),
+        ({"job": "airflow/load d"}, "d"),
+        ({"owner": "team a"}, "a"),
+        ({"owner": "team loads"}, "b"),
+        ({"producer": PRODUCER[8:19]}, "abcd"),
+        ({"producer": "spark"}, ""),
+        ({"text": "UNIQUE"}, "b"),
+        ({"text": "load d"}, "d"),
+        ({"text": "%"}, ""),
+        ({"since": datetime(2026, 5, 4, 10, 20, tzinfo=UTC), "until": datetime(2026, 5, 4, 10, 50, tzinfo=UTC)}, "bc"),
+        ({"roots": True}, "abcd"),
+    ],
+)
+def test_filters_leave_what_fits(shop: Connection, asked: dict[str, Any], found: str) -> None:
+    assert tables(shop, **asked) == list(found)
+
+
+def test_what_people_said_can_be_asked_for(shop: Connection) -> None:
+    act(shop, incident_on(shop, "a").id, Action(kind="acknowledge"), "ada")
+    act(shop, incident_on(shop, "a").id, Action(kind="assign", assignee="bob"), "ada")
+    until = datetime.now(UTC) + timedelta(hours=1)
+    act(shop, incident_of_run(shop, "d 1").id, Action(kind="mute", until=until), "ada")
+
+    assert tables(shop, status="acknowledged") == ["a"]
+    assert tables(shop, assignee="bob") == ["a"]
+    assert tables(shop, status="muted") == ["d"]
+    assert tables(shop, status="open") == ["b"]
+    counts = incident_counts(shop, Filters())
+    assert counts.status == {"open": 1, "acknowledged": 1, "muted": 1, "resolved": 1}
+    assert (counts.total, counts.kind, counts.severity) == (4, {"test": 3, "run": 1}, {"error": 3, "warn": 1})
+
+
+@pytest.mark.parametrize("sort", ["opened_at", "-opened_at", "last_failed_at", "-last_failed_at"])
+def test_pages_go_through_all_in_order_without_a_gap(shop: Connection, sort: Sort) -> None:
+    whole = [item.id for item in incident_list(shop, Filters(), sort=sort)]
+    found = []
+    after = None
+    while page := incident_list(shop, Filters(), sort=sort, after=after, limit=1):
+        found.append(page[0].id)
+        after = sort_key(page[0], sort)
+        if "opened" in sort:  # who fails again is, by its last failure, somewhere else
+            tell(shop, checked("a", "test a later", 15, good=False))
+
+    assert found == whole
+    assert sort.startswith("-") == (tables(shop, sort)[0] == "d")
+
+
+def test_an_item_names_its_cause(shop: Connection) -> None:
+    (item,) = incident_list(shop, Filters(dataset=urn("a")), causes=True)
+
+    assert item.cause is not None
+    assert (item.cause.job.name, item.cause.state) == ("load a", "COMPLETE")
+    assert item.named_cause is not None
+    assert "load a" in item.named_cause
+
+
+def test_what_is_ignored_is_not_listed(shop: Connection) -> None:
+    shop.execute("INSERT INTO kept.ignored_names (kind, pattern, created_by) VALUES ('job', '*/load d', 'test')")
+
+    assert tables(shop) == ["a", "b", "c"]
+    assert incident_counts(shop, Filters()).total == 3
+
+
+def test_how_long_people_took_is_told_by_owner_and_week(shop: Connection) -> None:
+    incident = incident_on(shop, "a")
+    act(shop, incident.id, Action(kind="acknowledge"), "ada", incident.opened_at + timedelta(minutes=5))
+    act(shop, incident.id, Action(kind="resolve", reason="fixed"), "ada", incident.opened_at + timedelta(hours=1))
+
+    found = statistics(shop, datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC))
+
+    assert (found.all.incidents, found.all.acknowledged, found.all.resolved) == (4, 1, 2)
+    assert found.all.median_to_acknowledge_s == 300
+    assert found.all.median_to_resolve_s == (3600 + 600) / 2
+    by_owner = {one.owner: one.times.median_to_resolve_s for one in found.owners}
+    assert by_owner == {"team a": 3600.0, "team loads": None, None: 600.0}
+    assert [week.week for week in found.weeks] == ["2026-05-04"]
