@@ -183,6 +183,10 @@ class ServerSettings(JudgeSettings):
     query_patience: Annotated[
         Seconds, About(TIME, "How long a question waits for its turn when all connections are busy; then it is 503.")
     ] = 5.0
+    verdict_max_lag: Annotated[
+        Seconds,
+        About(TIME, "How far the pipeline may be behind when a dataset is called safe; beyond it is unknown."),
+    ] = 300.0
     max_graph_nodes: Annotated[int, About(whole(1), "The most nodes of a lineage graph in one answer.")] = 20_000
     redact: Annotated[
         tuple[str, ...],

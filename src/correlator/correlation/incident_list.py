@@ -29,7 +29,13 @@ from correlator.correlation.owners import first_owner, owners_of_datasets, owner
 from correlator.rulebook.identity import dataset_key
 
 Sort: TypeAlias = Literal["-opened_at", "opened_at", "-last_failed_at", "last_failed_at"]
-SortKey: TypeAlias = tuple[datetime, UUID]
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """Of an incident in the order of a list."""
+
+    at: datetime
+    id: UUID
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +92,7 @@ def incident_list(
     filters: Filters,
     *,
     sort: Sort = "-opened_at",
-    after: SortKey | None = None,
+    after: Place | None = None,
     limit: int = 50,
     causes: bool = False,
 ) -> list[IncidentItem]:
@@ -97,7 +103,7 @@ def incident_list(
     conditions, values = _conditions(history, filters)
     if after is not None:
         conditions.append(f"(incident.{column}, incident.id) {'<' if is_down else '>'} (%(at)s, %(id)s)")
-        values |= {"at": after[0], "id": after[1]}
+        values |= {"at": after.at, "id": after.id}
     way = "DESC" if is_down else "ASC"
     query = f"""
         SELECT incident.id, incident.kind, coalesce(incident.test_id, incident.job_id), incident.root_id,
@@ -111,8 +117,8 @@ def incident_list(
     return _items(history, [Incident(*row) for row in rows], causes=causes)
 
 
-def sort_key(item: IncidentItem, sort: Sort) -> SortKey:
-    return (item.opened_at if sort.endswith("opened_at") else item.last_failed_at), item.id
+def sort_key(item: IncidentItem, sort: Sort) -> Place:
+    return Place(item.opened_at if sort.endswith("opened_at") else item.last_failed_at, item.id)
 
 
 def _items(history: History, incidents: Sequence[Incident], *, causes: bool) -> list[IncidentItem]:

@@ -194,6 +194,10 @@ def _question(operation: Operation) -> Node:
         done: Node = {"204": {"description": "Done.", "headers": _refer_headers()}}
     else:
         done = {str(operation.status): _json("The answer.", operation.answers)}
+    if operation.moves:
+        location = {"description": "The path that it has.", "schema": {"type": "string"}}
+        headers = {**_refer_headers(), "Location": location}
+        done["308"] = {"description": "It has another path.", "headers": headers}
     node: Node = {
         "operationId": operation.name,
         "tags": [operation.tag],

@@ -6,6 +6,7 @@ from correlator.server.api import (
     alert_routes,
     datasets,
     ignored,
+    incidents,
     jobs,
     keys,
     lineage,
@@ -17,6 +18,7 @@ from correlator.server.api import (
 from correlator.server.api.operations import Operation
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
+    *incidents.OPERATIONS,
     *lineage.OPERATIONS,
     *jobs.OPERATIONS,
     *runs.OPERATIONS,
@@ -30,6 +32,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 )
 
 TAGS: Final = {
+    "incidents": "What is wrong, why, and who is hurt. Scope `read`; to act on them, `act`.",
     "lineage": "Where data comes from and where it goes. Scope `read`.",
     "catalogue": "Jobs, runs, datasets, and how to find them. Scope `read`.",
     "administration": "What people set up. Scope `admin`.",

@@ -6,7 +6,16 @@ from urllib.parse import unquote
 from starlette.routing import Route, Router
 
 from correlator.server.api.catalogue import OPERATIONS
-from correlator.server.api.operations import Asked, Context, Operation, by_path, choose, read_body, read_query
+from correlator.server.api.operations import (
+    Asked,
+    Context,
+    MovedError,
+    Operation,
+    by_path,
+    choose,
+    read_body,
+    read_query,
+)
 from correlator.server.api.questions import Connection, Questions
 from correlator.server.auth import permit
 from correlator.server.bodies import BodyReader
@@ -16,6 +25,7 @@ from correlator.server.problems import FORBIDDEN, METHOD_NOT_ALLOWED, HttpProble
 from correlator.store.api_keys import Scope as KeyScope
 
 _NO_CONTENT: Final = 204
+_MOVED: Final = 308
 # Answers about facts are of their moment, and may be for one reader only.
 _NO_STORE: Final[Header] = (b"cache-control", b"no-store")
 _SHARED: Final = "/api/v1/lineage"
@@ -62,7 +72,10 @@ class Door:
             # In the thread: a large answer takes a while.
             return None if said is None else encode(said)
 
-        written = await self._questions.ask(work, operation.mode)
+        try:
+            written = await self._questions.ask(work, operation.mode)
+        except MovedError as moved:
+            return Response(_MOVED, b"", ((b"location", moved.location.encode()), _NO_STORE))
         if written is None:
             return Response(_NO_CONTENT, b"", (_NO_STORE,))
         return Response(operation.status, written, (JSON, _NO_STORE))

@@ -66,6 +66,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     """A body that could be sent."""
     status: int = 200
     mode: Mode = "read"
+    moves: bool = False
+    """Whether it may lead to another path, by 308."""
     refuses: tuple[int, ...] = ()
     """Beside what every operation may answer."""
 
@@ -127,6 +129,14 @@ def _converted(value: Any, kind: type[S], *, strict: bool) -> S:
         message, _, where = str(error).partition(" - at `$")
         place = where.strip("`.") or "the body" if strict else where.strip("`.") or "the query"
         raise invalid(f"{place}: {message}.") from None
+
+
+class MovedError(Exception):
+    """What was asked for has another path, which is where the client is sent."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.location = location
 
 
 def invalid(detail: str) -> HttpProblem:
