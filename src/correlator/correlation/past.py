@@ -12,7 +12,9 @@ from correlator.correlation.history import History
 from correlator.correlation.usual import Sample
 
 RUNS: Final = 60
-"""So many of a job's last runs say what is usual."""
+"""So many of a job's last runs say what is usual,"""
+MOST_RUNS: Final = 200
+"""and up to so many of its last eight days: a job that runs every hour may have been wrong for a day."""
 
 
 class PastRun(msgspec.Struct, frozen=True):
@@ -104,7 +106,8 @@ def pasts(history: History, jobs: Iterable[UUID], until: datetime, number: int =
     wanted = list(dict.fromkeys(jobs))
     found = {job: JobPast() for job in wanted}
     runs: dict[UUID, tuple[UUID, PastRun]] = {}
-    for job, *rest in history.rows(_PAST, wanted, until, number):
+    lately = until - timedelta(days=8)
+    for job, *rest in history.rows(_PAST, wanted, until, number, until, lately, MOST_RUNS):
         run = PastRun(*rest)
         found[job].runs.append(run)
         runs[run.id] = (job, run)
@@ -153,10 +156,15 @@ _HEAVY: Final = ("spark.logicalPlan", "spark_unknown", "debug", "gcp_dataproc_sp
 _PAST: Final = """
 SELECT asked.job_id, ended.* FROM unnest(%s::uuid[]) AS asked (job_id)
 CROSS JOIN LATERAL (
-    SELECT run.id, run.current_state, run.started_at, run.ended_at, run.parent_job_run_id
-    FROM {s}.job_runs AS run
-    WHERE run.job_id = asked.job_id AND run.ended_at <= %s
-    ORDER BY run.ended_at DESC, run.id DESC LIMIT %s
+    (SELECT run.id, run.current_state, run.started_at, run.ended_at, run.parent_job_run_id
+     FROM {s}.job_runs AS run
+     WHERE run.job_id = asked.job_id AND run.ended_at <= %s
+     ORDER BY run.ended_at DESC, run.id DESC LIMIT %s)
+    UNION
+    (SELECT run.id, run.current_state, run.started_at, run.ended_at, run.parent_job_run_id
+     FROM {s}.job_runs AS run
+     WHERE run.job_id = asked.job_id AND run.ended_at <= %s AND run.ended_at > %s
+     ORDER BY run.ended_at DESC, run.id DESC LIMIT %s)
 ) AS ended
 ORDER BY asked.job_id, ended.ended_at DESC, ended.id DESC
 """
