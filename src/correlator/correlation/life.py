@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 import psycopg
 
+from correlator.correlation import groups
 from correlator.correlation.history import History
 from correlator.correlation.incidents import Incident, incidents_of
 from correlator.store import incidents as streaks
@@ -108,7 +109,7 @@ def act(
         )
         connection.execute(_SAY, [*values, cancels])
         if action.kind in ("resolve", "reopen"):
-            streaks.derive(connection, [incident.subject_id])
+            groups.attach(connection, streaks.derive(connection, [incident.subject_id]))
         after = incident_of(History(connection), said_on)
         if action.kind == "reopen" and after.resolved_at is not None:
             raise SenselessActionError(

@@ -10,6 +10,7 @@ import msgspec
 import psycopg
 from pyspark.sql import DataFrame
 
+from correlator.correlation.following import follow
 from correlator.pipeline import stages
 from correlator.pipeline.sources import Judge, Source
 from correlator.pipeline.sources.log import LOG
@@ -69,7 +70,7 @@ def merged(
         rows = plan(staging._replace(attempt=attempt)).collect()
         tally = Tally.total(row.tally for row in rows)
         try:
-            merge(connection, attempt, batch_of(tally), schema, derives=derives)
+            merge(connection, attempt, batch_of(tally), schema, derives=derives, then=follow)
         except StagingLostError as error:
             if not attempts_left:
                 raise

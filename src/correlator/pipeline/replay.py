@@ -13,6 +13,7 @@ from typing import Any, Final
 import psycopg
 from pyspark.sql import DataFrame, SparkSession
 
+from correlator.correlation.following import follow_all
 from correlator.pipeline.archive import Archive, ArchiveBatch
 from correlator.pipeline.driver import Stopping, Turn
 from correlator.pipeline.fact_sink import Done, Size, merged, planned
@@ -107,6 +108,7 @@ class Replay:
                 following.dress()
                 with connection.transaction():
                     derive_all(connection, NEXT)
+                    follow_all(connection, NEXT)
                 self._is_dressed = True
                 with connection.transaction():
                     lock_merges(connection)

@@ -28,6 +28,8 @@ class Changed(msgspec.Struct, frozen=True):
     """Those that are new, or not as they were."""
     gone: tuple[UUID, ...] = ()
     """Those whose failures belong to others now, or are none any more."""
+    orphaned: tuple[UUID, ...] = ()
+    """Consequences of those that are gone."""
 
     def __bool__(self) -> bool:
         return bool(self.incidents or self.gone)
@@ -237,9 +239,8 @@ def _derived(connection: psycopg.Connection[Any], schema: str, tests: str, jobs:
     for statement in (_derive_tests(schema, tests), _derive_jobs(schema, jobs)):
         for incident, is_gone in connection.execute(statement.encode(), [parameter], prepare=True):
             (gone if is_gone else changed).append(incident)
-    if gone:
-        connection.execute(_FOLLOW.format(schema=schema).encode(), [gone])
-    return Changed(tuple(changed), tuple(gone))
+    rows = connection.execute(_FOLLOW.format(schema=schema).encode(), [gone]).fetchall() if gone else []
+    return Changed(tuple(changed), tuple(gone), tuple(child for (child,) in rows))
 
 
 # Consequences of an incident that is no more belong to the one that has its failure now, or to none.
@@ -248,6 +249,7 @@ UPDATE {schema}.incidents AS child SET root_id = nullif((
     SELECT failure.incident_id FROM {schema}.failures AS failure WHERE failure.id = child.root_id
 ), child.id)
 WHERE child.root_id = ANY (%s::uuid[])
+RETURNING child.id
 """
 
 

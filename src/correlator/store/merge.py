@@ -91,6 +91,8 @@ class Merged(msgspec.Struct, frozen=True):
     incidents: Changed = Changed()
     renamed: tuple[UUID, ...] = ()
     """Datasets of which other names were said, or to which a pattern may apply."""
+    concerned: tuple[UUID, ...] = ()
+    """Incidents that are as they were, and whose reasons may be others now."""
 
 
 class StagingLostError(Exception):
@@ -129,15 +131,43 @@ def merge(
                 _enter(connection, attempt, batch)
         if derives:
             changed = derive_touched(connection, attempt, schema)
-            renamed = _renamed(connection, attempt) if then is not None else ()
-            if then is not None and (changed or renamed):
-                then(connection, Merged(schema, changed, renamed))
+            if then is not None:
+                renamed, concerned = _renamed(connection, attempt), _concerned(connection, attempt, schema)
+                if changed or renamed or concerned:
+                    then(connection, Merged(schema, changed, renamed, concerned))
 
 
 def _renamed(connection: psycopg.Connection[Any], attempt: Attempt) -> tuple[UUID, ...]:
     query = f"""
         SELECT DISTINCT id FROM {staged_table(attempt.slot, BY_NAME[f.DATASETS.name])}
         WHERE attempt = %s::bigint AND (symlinks_order IS NOT NULL OR EXISTS (SELECT FROM kept.dataset_patterns))
+    """  # noqa: S608
+    return tuple(id_ for (id_,) in connection.execute(query.encode(), [attempt.number], prepare=True))
+
+
+def _concerned(connection: psycopg.Connection[Any], attempt: Attempt, schema: str) -> tuple[UUID, ...]:
+    """Those since the first moment of which something was said; and those of the families of these runs.
+
+    What happened after an incident is no reason for it, but for a test that ran before what it tested was finished.
+    """
+    query = f"""
+        WITH said AS MATERIALIZED (
+            SELECT staged.first_event_at AS at, run.parent_job_run_id
+            FROM {staged_table(attempt.slot, BY_NAME[f.JOB_RUNS.name])} AS staged
+            JOIN {schema}.job_runs AS run ON run.id = staged.id
+            WHERE staged.attempt = %s::bigint
+        ), since AS MATERIALIZED (SELECT min(at) AS at FROM said)
+        (SELECT incident.id FROM since CROSS JOIN LATERAL (
+            SELECT id FROM {schema}.incidents WHERE opened_at >= since.at ORDER BY opened_at, id LIMIT 1000
+        ) AS incident)
+        UNION
+        (SELECT failure.incident_id
+         FROM (SELECT DISTINCT parent_job_run_id AS id FROM said WHERE parent_job_run_id IS NOT NULL) AS parent
+         JOIN {schema}.job_runs AS kin ON kin.parent_job_run_id = parent.id
+         JOIN {schema}.failures AS failure ON failure.job_run_id = kin.id
+         WHERE EXISTS (
+             SELECT FROM since JOIN {schema}.incidents AS recent ON recent.opened_at >= since.at - interval '1 day'
+         ))
     """  # noqa: S608
     return tuple(id_ for (id_,) in connection.execute(query.encode(), [attempt.number], prepare=True))
 

@@ -1,0 +1,202 @@
+"""One root, one alert: failures that come of another stand under it, however the events came."""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from correlator.correlation.groups import attach_all
+from correlator.rulebook.events import Event
+from tests.integration.correlation.stories import (
+    checked,
+    dataset_id,
+    incident_of_run,
+    incident_on,
+    ran,
+    run_id,
+    tell,
+)
+from tests.unit.rulebook.histories import assertions, dataset
+
+Connection = psycopg.Connection[Any]
+Part = Iterable[Event]
+
+
+def roots(connection: Connection) -> dict[str, str | None]:
+    """What each incident stands under: the table of a test, the run that failed."""
+    rows = connection.execute(
+        "SELECT incident.id, incident.root_id, incident.kind, incident.dataset_id, run.run_id "
+        "FROM incidents AS incident JOIN job_runs AS run ON run.id = incident.job_run_id"
+    ).fetchall()
+    tables = {dataset_id(name): name for name in ("raw", "staged", "mart", "report", "other")}
+    runs = {run_id(name): name for name in ("load 2", "stage 2", "mart 2", "load 3")}
+    names: dict[UUID, str] = {id_: tables[table] if kind == "test" else runs[run] for id_, _, kind, table, run in rows}
+    return {names[id_]: None if root is None else names[root] for id_, root, *_ in rows}
+
+
+WELL: list[Part] = [
+    ran("load", "load 1", 0, 1, writes=["raw"]),
+    ran("stage", "stage 1", 2, 3, reads=["raw"], writes=["staged"]),
+    ran("mart", "mart 1", 4, 5, reads=["staged"], writes=["mart"]),
+    *(checked(table, f"{table} good", 6, good=True) for table in ("raw", "staged", "mart")),
+]
+BAD: list[Part] = [
+    ran("load", "load 2", 20, 21, writes=["raw"]),
+    checked("raw", "raw bad", 22, good=False),
+    ran("stage", "stage 2", 23, 24, reads=["raw"], writes=["staged"]),
+    checked("staged", "staged bad", 25, good=False),
+    ran("mart", "mart 2", 26, 27, reads=["staged"], writes=["mart"]),
+    checked("mart", "mart bad", 28, good=False),
+]
+
+
+def test_tests_downstream_stand_under_the_topmost_red_one(connection: Connection) -> None:
+    tell(connection, *WELL, *BAD)
+
+    assert roots(connection) == {"raw": None, "staged": "raw", "mart": "raw"}
+
+
+def test_a_root_that_comes_last_takes_in_what_was_there_before(connection: Connection) -> None:
+    tell(connection, *WELL)
+    for part in reversed(BAD):
+        tell(connection, part)
+
+    assert roots(connection) == {"raw": None, "staged": "raw", "mart": "raw"}
+
+
+def test_lineage_that_comes_late_brings_them_together(connection: Connection) -> None:
+    tell(connection, *WELL, BAD[0], BAD[1], BAD[5])
+    assert roots(connection) == {"raw": None, "mart": None}
+
+    tell(connection, BAD[4])
+    tell(connection, BAD[2])
+
+    assert roots(connection) == {"raw": None, "mart": "raw"}
+
+
+def test_an_upstream_test_may_come_later_than_the_one_downstream(connection: Connection) -> None:
+    tell(connection, *WELL, BAD[0], BAD[2], BAD[3])
+    tell(connection, checked("raw", "raw bad", 40, good=False))
+
+    assert roots(connection) == {"raw": None, "staged": "raw"}
+
+
+def test_a_root_that_is_none_any_more_lets_go(connection: Connection) -> None:
+    tell(connection, *WELL, *BAD[:4])
+    assert roots(connection)["staged"] == "raw"
+
+    # The same run's result, said again later: it had passed after all.
+    passed = dataset("raw", inputFacets=assertions({"assertion": "not_null", "success": True, "column": "id"}))
+    tell(connection, ran("test.raw", "raw bad", 22, 24, reads=[passed]))
+
+    assert roots(connection) == {"staged": None}
+
+
+def test_another_version_of_the_upstream_table_is_no_reason(connection: Connection) -> None:
+    tell(
+        connection,
+        *WELL,
+        ran("stage", "stage 2", 10, 11, reads=["raw"], writes=["staged"]),
+        ran("load", "load 2", 20, 21, writes=["raw"]),
+        checked("raw", "raw bad", 22, good=False),
+        checked("staged", "staged bad", 25, good=False),
+    )
+
+    assert roots(connection) == {"raw": None, "staged": None}
+
+
+def test_a_trouble_that_was_there_when_all_was_well_is_no_reason(connection: Connection) -> None:
+    tell(
+        connection,
+        *BAD[:3],
+        checked("staged", "staged good", 25, good=True),
+        ran("load", "load 3", 30, 31, writes=["raw"]),
+        checked("raw", "raw still bad", 32, good=False),
+        ran("stage", "stage 3", 33, 34, reads=["raw"], writes=["staged"]),
+        checked("staged", "staged bad", 35, good=False),
+    )
+
+    assert roots(connection) == {"raw": None, "staged": None}
+
+
+def test_what_is_stale_because_a_job_failed_stands_under_its_failure(connection: Connection) -> None:
+    tell(
+        connection,
+        *WELL,
+        ran("load", "load 2", 20, 21, writes=["raw"], state="FAIL"),
+        ran("stage", "stage 2", 23, 24, reads=["raw"], writes=["staged"]),
+        checked("staged", "staged bad", 25, good=False, test="is_fresh"),
+    )
+
+    assert roots(connection) == {"load 2": None, "staged": "load 2"}
+
+
+def test_a_failure_that_was_made_up_for_is_no_reason(connection: Connection) -> None:
+    tell(
+        connection,
+        *WELL,
+        ran("load", "load 2", 20, 21, writes=["raw"], state="FAIL"),
+        ran("load", "load 3", 22, 23, writes=["raw"]),
+        ran("stage", "stage 2", 24, 25, reads=["raw"], writes=["staged"]),
+        checked("staged", "staged bad", 26, good=False),
+    )
+
+    assert roots(connection) == {"load 2": None, "staged": None}
+
+
+def test_a_run_that_was_called_off_after_a_red_test_stands_under_the_test(connection: Connection) -> None:
+    tell(
+        connection,
+        *WELL,
+        ran("stage", "stage 2", 20, 21, reads=["raw"], writes=["staged"], of="dbt"),
+        checked("staged", "staged bad", 22, good=False, of="dbt"),
+        ran("mart", "mart 2", 23, 23, reads=["staged"], writes=["mart"], of="dbt", state="ABORT"),
+    )
+
+    assert roots(connection) == {"staged": None, "mart 2": "staged"}
+
+
+def test_a_run_that_fails_with_its_own_test_stands_under_the_test(connection: Connection) -> None:
+    own = dataset("raw", outputFacets=assertions({"assertion": "unique", "success": False}))
+    tell(connection, *WELL, ran("load", "load 2", 20, 21, writes=[own], state="FAIL"))
+
+    assert roots(connection) == {"raw": None, "load 2": "raw"}
+
+
+def test_all_anew_is_what_came_about_batch_by_batch(connection: Connection) -> None:
+    tell(connection, *WELL)
+    for part in reversed(BAD):
+        tell(connection, part)
+    before = roots(connection)
+    connection.execute("UPDATE incidents SET root_id = NULL")
+
+    attach_all(connection)
+
+    assert roots(connection) == before
+
+
+def test_what_was_resolved_before_is_no_root_any_more(connection: Connection) -> None:
+    tell(
+        connection,
+        *WELL,
+        *BAD[:3],
+        ran("load", "load 3", 30, 31, writes=["raw"]),
+        checked("raw", "raw good again", 32, good=True),
+        checked("staged", "staged bad", 40, good=False),
+    )
+
+    assert roots(connection) == {"raw": None, "staged": None}
+    assert incident_on(connection, "raw").resolved_by == "pass"
+
+
+def test_a_failed_run_downstream_of_a_failed_run_stands_under_it(connection: Connection) -> None:
+    tell(
+        connection,
+        *WELL,
+        ran("load", "load 2", 20, 21, writes=["raw"], state="FAIL"),
+        ran("stage", "stage 2", 22, 23, reads=["raw"], writes=["staged"], state="FAIL"),
+    )
+
+    assert roots(connection) == {"load 2": None, "stage 2": "load 2"}
+    assert incident_of_run(connection, "stage 2").root_id == incident_of_run(connection, "load 2").id
