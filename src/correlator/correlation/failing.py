@@ -90,14 +90,15 @@ ORDER BY incident.id, failure.at, failure.id, written.dataset_id
 """
 
 _PASSED: Final = """
-SELECT DISTINCT ON (incident.id) incident.id, said.job_run_id, incident.dataset_id, run.started_at, said.of_own_output,
-       read.dataset_version
+SELECT incident.id, said.job_run_id, incident.dataset_id, run.started_at, said.of_own_output, read.dataset_version
 FROM {s}.incidents AS incident
-JOIN {s}.standing_results AS said
-    ON said.test_id = incident.test_id AND said.event_time = incident.resolved_at AND said.status = 'pass'
+CROSS JOIN LATERAL (
+    SELECT job_run_id, of_own_output FROM {s}.standing_results
+    WHERE test_id = incident.test_id AND event_time = incident.resolved_at AND status = 'pass'
+    ORDER BY job_run_id LIMIT 1
+) AS said
 JOIN {s}.job_runs AS run ON run.id = said.job_run_id
 LEFT JOIN {s}.lineage_edges AS read
     ON read.job_run_id = said.job_run_id AND read.dataset_id = incident.dataset_id AND read.edge_type = 'input'
 WHERE incident.id = ANY (%s::uuid[]) AND incident.dataset_id IS NOT NULL
-ORDER BY incident.id, said.job_run_id
 """

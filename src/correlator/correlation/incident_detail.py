@@ -11,9 +11,9 @@ from msgspec import Meta
 
 from correlator.correlation.causes import Candidate, Explanation
 from correlator.correlation.failing import failed_versions, passed_versions
-from correlator.correlation.history import History, Run, Use, Version
+from correlator.correlation.history import History, Run, Version
 from correlator.correlation.impact import Bad, Impact, Risk, at_risk, impact, standing
-from correlator.correlation.incidents import Incident, explained, failures_of
+from correlator.correlation.incidents import Incident, explained
 from correlator.correlation.life import Said, Standing, Status, incident_of, said_of, standings
 from correlator.correlation.owners import owners_of_datasets, owners_of_jobs
 from correlator.correlation.questions import question
@@ -196,7 +196,7 @@ class _Detail:
         self._as_of = as_of
         self._now = datetime.now(UTC)
         self._explanation = explained(history, incident)
-        self._impact, self._risks = impact_of(history, incident)
+        self._impact, self._risks = impact_of(history, incident, self._explanation)
         self._words = said_of(history, [incident.id])[incident.id]
         self._classes = self._named()
         self._names = names_of(history, self._classes)
@@ -384,19 +384,20 @@ class _Detail:
         return found[:_MOST_SIMILAR]
 
 
-def impact_of(history: History, incident: Incident) -> tuple[Impact, list[Risk]]:
+def impact_of(history: History, incident: Incident, explanation: Explanation | None) -> tuple[Impact, list[Risk]]:
     """Who read what failed, and who would read it next."""
     failed = failed_versions(history, [incident])[incident.id]
     passed = passed_versions(history, [incident]).get(incident.id)
     columns = _columns(history, incident)
-    harmless = _passed_before(history, incident)
+    harmless_until = _harmless_until(history, incident, explanation)
     bad: dict[tuple[UUID, UUID], Bad] = {}
     for one in failed:
         version = one.version
         until = passed.at if passed is not None and passed.run == version.run else None
-        since = harmless[1] if harmless is not None and harmless[0].key == version.key else None
+        first = None if explanation is None else explanation.bad.start
+        is_first = first is not None and version.key == first.key
         key = version.dataset, version.run
-        bad.setdefault(key, Bad(*key, version.at, until, columns, harmless_until=since))
+        bad.setdefault(key, Bad(*key, version.at, until, columns, harmless_until=harmless_until if is_first else None))
     well = {} if passed is None else {passed.dataset: passed.at}
     found = impact(history, list(bad.values()), well)
     ahead = standing(history, [*bad.values(), *found.affected])
@@ -411,13 +412,14 @@ def impact_of(history: History, incident: Incident) -> tuple[Impact, list[Risk]]
     return found, risks
 
 
-def _passed_before(history: History, incident: Incident) -> tuple[Version, datetime] | None:
-    """The version of the last good result before it began, and when that was."""
-    failure = failures_of(history, [incident]).get(incident.id) if incident.kind == "test" else None
-    if failure is None or not isinstance(failure.good, Use):
+def _harmless_until(history: History, incident: Incident, explanation: Explanation | None) -> datetime | None:
+    """When the last good result was, if what it read is the version that failed then."""
+    if incident.kind != "test" or explanation is None or explanation.bad.start is None:
         return None
-    version = history.bind([failure.good])[0]
-    return None if version is None else (version, failure.good.at)
+    if explanation.good.start is None or explanation.good.start.key != explanation.bad.start.key:
+        return None
+    rows = history.rows(_PASSED_BEFORE, incident.subject_id, incident.opened_at)
+    return rows[0][0] if rows else None
 
 
 def _columns(history: History, incident: Incident) -> frozenset[str] | None:
@@ -535,6 +537,12 @@ LEFT JOIN {s}.implied_results AS implied ON implied.job_run_id = run.id AND impl
 WHERE failure.incident_id = %s ORDER BY failure.at, failure.id LIMIT %s
 """
 
+_PASSED_BEFORE: Final = """
+SELECT run.started_at FROM (
+    SELECT event_time, job_run_id FROM {s}.standing_results
+    WHERE test_id = %s AND status = 'pass' AND event_time <= %s ORDER BY event_time DESC, job_run_id DESC LIMIT 1
+) AS said JOIN {s}.job_runs AS run ON run.id = said.job_run_id
+"""
 # The last before it began, and the one that ended it.
 _PASSES_OF_TEST: Final = """
 SELECT said.event_time, run.run_id, run.job_namespace, run.job_name FROM (

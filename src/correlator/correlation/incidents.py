@@ -153,7 +153,11 @@ _RESULTS: Final = """
 SELECT incident.id, said.job_run_id, said.event_time, said.test_name, said.column_name, said.of_own_output,
        passed.job_run_id, passed.of_own_output
 FROM {s}.incidents AS incident
-JOIN {s}.standing_results AS said ON said.test_id = incident.test_id AND said.job_run_id = incident.job_run_id
+-- One by one: joined as a whole the view would be read as a whole.
+CROSS JOIN LATERAL (
+    SELECT * FROM {s}.standing_results AS result
+    WHERE result.test_id = incident.test_id AND result.job_run_id = incident.job_run_id LIMIT 1
+) AS said
 LEFT JOIN LATERAL (
     SELECT job_run_id, of_own_output FROM (
         (SELECT job_run_id, of_own_output, event_time FROM {s}.test_results AS good
