@@ -14,6 +14,7 @@ import msgspec
 import psycopg
 
 from correlator.rulebook.formats import Instant
+from correlator.rulebook.statements import STRENGTH
 from correlator.rulebook.versions import Kin, Read, Write, responsible_write
 
 LONG_RUNNING: Final = ("STREAMING", "SERVICE")
@@ -84,6 +85,8 @@ class Use(msgspec.Struct, frozen=True):
     of_own_output: bool = False
     is_test: bool = False
     """Whether the reader only looks."""
+    is_rename: bool = False
+    """Whether it is only known as what something else was called before: it goes into that alone."""
 
 
 class History:
@@ -165,14 +168,15 @@ class History:
         """What each run reads."""
         found: dict[UUID, list[Use]] = {run: [] for run in runs}
         rows = self.rows(
-            "SELECT job_run_id, dataset_id, used_at, dataset_version FROM {s}.lineage_edges "
-            "WHERE job_run_id = ANY (%s::uuid[]) AND edge_type = 'input' ORDER BY job_run_id, dataset_id",
+            "SELECT job_run_id, dataset_id, used_at, dataset_version, origin FROM {s}.lineage_edges "
+            "WHERE job_run_id = ANY (%s::uuid[]) AND edge_type = 'input' ORDER BY job_run_id, origin, dataset_id",
             list(found),
         )
-        classes = self.classes(dataset for _, dataset, _, _ in rows)
+        classes = self.classes(row[1] for row in rows)
         known = self.runs(found)
-        for run, dataset, at, version in rows:
-            use = Use(run, classes[dataset], at, version, is_test=known[run].is_test)
+        for run, dataset, at, version, origin in rows:
+            is_rename = origin == STRENGTH["rename"]
+            use = Use(run, classes[dataset], at, version, is_test=known[run].is_test, is_rename=is_rename)
             if all(use.dataset != other.dataset for other in found[run]):
                 found[run].append(use)
         return found

@@ -17,7 +17,7 @@ import msgspec
 from correlator.correlation.history import ColumnEdge, History, Output, Run, Use
 from correlator.correlation.ignored import Ignored
 from correlator.correlation.standing_lineage import StandingLineage
-from correlator.correlation.walk import EXPLICIT, Limits
+from correlator.correlation.walk import EXPLICIT, RENAME, Limits
 
 Columns = frozenset[str] | None
 """None for all of a dataset, or for not known."""
@@ -164,6 +164,7 @@ class _Down:
     def _step(self, layer: Sequence[Bad]) -> None:
         reads = self._reads(layer)
         runs = self._history.runs(reader for reader, _ in reads)
+        inputs = self._history.inputs(runs)
         outputs = self._history.outputs(runs)
         sources = self._history.sources(runs)
         running = _running_writes(self._history, runs)
@@ -174,7 +175,9 @@ class _Down:
             run = runs.get(run_id)
             if run is None or _observes(run, outputs[run_id]):
                 continue
-            written = self._written(run, of_run, outputs[run_id], sources.get(run_id, []), running.get(run_id, {}))
+            written = self._written(
+                run, of_run, inputs[run_id], outputs[run_id], sources.get(run_id, []), running.get(run_id, {})
+            )
             if not written:
                 at = min(at for _, at in of_run)
                 self.readers.setdefault(run_id, Reader(run_id, at))
@@ -215,6 +218,7 @@ class _Down:
         self,
         run: Run,
         reads: Sequence[tuple[Bad, datetime]],
+        inputs: Sequence[Use],
         outputs: Sequence[Output],
         sources: Sequence[ColumnEdge],
         running: Mapping[UUID, list[datetime]],
@@ -222,15 +226,7 @@ class _Down:
         """What a run made of what it read."""
         found = []
         for output in outputs:
-            feeding = [
-                (one, at)
-                for one, at in reads
-                if not (run.states_lineage or output.told_by == EXPLICIT)
-                or any(
-                    edge.source == one.dataset and edge.target == output.dataset and edge.origin == EXPLICIT
-                    for edge in sources
-                )
-            ]
+            feeding = [(one, at) for one, at in reads if _feeds(run, one.dataset, output, inputs, sources)]
             if not feeding:
                 continue
             first = min(at for _, at in feeding)
@@ -248,6 +244,15 @@ class _Down:
             distance = min(one.distance for one, _ in feeding) + 1
             found.append(Bad(output.dataset, run.id, since, until, columns, distance))
         return found
+
+
+def _feeds(run: Run, dataset: UUID, output: Output, inputs: Sequence[Use], sources: Sequence[ColumnEdge]) -> bool:
+    """Whether what a run read goes into an output: as `walk` has it, the other way round."""
+    origins = {edge.origin for edge in sources if edge.source == dataset and edge.target == output.dataset}
+    if run.states_lineage or output.told_by == EXPLICIT:
+        return EXPLICIT in origins
+    is_rename = any(use.dataset == dataset and use.is_rename for use in inputs)
+    return not is_rename or RENAME in origins
 
 
 def _columns(reads: Sequence[Bad], output: Output, sources: Sequence[ColumnEdge]) -> Columns:

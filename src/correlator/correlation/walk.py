@@ -8,9 +8,12 @@ from uuid import UUID
 import msgspec
 
 from correlator.correlation.history import ColumnEdge, History, Output, Run, Use, Version
+from correlator.rulebook.statements import STRENGTH
 
 EXPLICIT: Final = 0
 """Who says so: a lineage facet. It says all there is to say."""
+RENAME: Final = STRENGTH["rename"]
+"""A former name: what it held goes into the new one and nowhere else."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -121,7 +124,8 @@ def _feeding(
     targets = {version.dataset for version in versions}
     told = {output.told_by for output in outputs if output.dataset in targets}
     if not run.states_lineage and EXPLICIT not in told:
-        return list(inputs)
+        renamed = {edge.source for edge in sources if edge.target in targets and edge.origin == RENAME}
+        return [use for use in inputs if not use.is_rename or use.dataset in renamed]
     named = {edge.source for edge in sources if edge.target in targets and edge.origin == EXPLICIT}
     return [use for use in inputs if use.dataset in named]
 
