@@ -171,18 +171,21 @@ def look_alikes(urn: str, candidates: Iterable[str], limit: int = 3) -> list[str
         return []
 
     def common(candidate: str) -> int:
-        length = 0
         # Nearly all candidates of a large catalog go here, at a tenth of the cost of taking them apart.
-        if parts[0] not in candidate.lower():
-            return length
-        for mine, theirs in zip(parts, _parts(candidate), strict=False):
-            if mine != theirs:
-                break
-            length += 1
-        return length
+        return same_end(urn, candidate) if parts[0] in candidate.lower() else 0
 
     alike = ((-length, other) for other in set(candidates) if other != urn and (length := common(other)))
     return [other for _, other in nsmallest(limit, alike)]
+
+
+def same_end(one: str, other: str) -> int:
+    """How many parts at the end of two names are equal, as people compare them: from the table's name backwards."""
+    length = 0
+    for mine, theirs in zip(_parts(one), _parts(other), strict=False):
+        if mine != theirs:
+            break
+        length += 1
+    return length
 
 
 def _parts(urn: str) -> list[str]:

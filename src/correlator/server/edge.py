@@ -128,7 +128,7 @@ class Rest(NamedTuple):
 
     app: ASGIApp
     scope: Callable[[str, str], KeyScope | None]
-    """What a method on a path needs."""
+    """What a method on a path needs; the path as it was sent, since in a part of it a slash is written %2F."""
 
 
 class Edge:
@@ -329,7 +329,8 @@ class Edge:
             self._check_origin(request)
             if request.method == "OPTIONS" and self._cors is not None:
                 return self._cors.preflight(request, "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
-        needed = rest.scope(request.method, request.path)
+        sent: bytes = scope.get("raw_path") or request.path.encode()
+        needed = rest.scope(request.method, sent.partition(b"?")[0].decode("latin-1"))
         if needed is not None:
             self._authenticate(request, needed)
         scope.setdefault("state", {})["request"] = request

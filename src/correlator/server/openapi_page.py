@@ -65,7 +65,7 @@ def _page(document: Mapping[str, Any]) -> Iterator[str]:
     yield '<p>For programs: <a href="/openapi.json">/openapi.json</a> (OpenAPI 3.1).</p>'
     yield from _contents(document)
     for tag in document["tags"]:
-        yield f'<h2 id="{escape(tag["name"])}">{escape(tag["name"].capitalize())}</h2>{_prose(tag["description"])}'
+        yield f'<h2 id="tag-{escape(tag["name"])}">{escape(tag["name"].capitalize())}</h2>{_prose(tag["description"])}'
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
                 if tag["name"] in operation["tags"]:

@@ -5,6 +5,7 @@ from typing import Final
 from correlator.server.api import (
     alert_routes,
     datasets,
+    health,
     ignored,
     incidents,
     jobs,
@@ -24,6 +25,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *runs.OPERATIONS,
     *datasets.OPERATIONS,
     *search.OPERATIONS,
+    *health.OPERATIONS,
     *patterns.OPERATIONS,
     *ignored.OPERATIONS,
     *keys.OPERATIONS,
@@ -35,5 +37,6 @@ TAGS: Final = {
     "incidents": "What is wrong, why, and who is hurt. Scope `read`; to act on them, `act`.",
     "lineage": "Where data comes from and where it goes. Scope `read`.",
     "catalogue": "Jobs, runs, datasets, and how to find them. Scope `read`.",
+    "health": "How well things are: what came in, who sends, what does not fit. Scope `read`.",
     "administration": "What people set up. Scope `admin`.",
 }

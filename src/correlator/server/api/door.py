@@ -57,7 +57,7 @@ class Door:
 
     async def answer(self, operation: Operation, request: Request, path: dict[str, str]) -> Response:
         caller = request.caller
-        # The edge has asked for a scope by the decoded path, in which a slash is a slash, whoever wrote it how.
+        # The edge has asked already, by the path; here it is the operation itself that asks, lest the two differ.
         refusal = None if caller is None else permit(caller, operation.scope)
         if caller is None or refusal is not None:
             raise HttpProblem(

@@ -14,7 +14,7 @@ from correlator.store.ledger import facts_as_of
 NodeText = Annotated[
     str,
     Meta(
-        min_length=3,
+        min_length=1,
         max_length=10_000,
         description="`dataset:URN`, `job:NAMESPACE/NAME`, `run:ID` or `column:URN#COLUMN`.",
         examples=["dataset:postgres://db:5432/shop.public.orders"],

@@ -50,7 +50,7 @@ def _list(connection: Connection, asked: Asked) -> Patterns:
     return Patterns(list_patterns(connection))
 
 
-def _add(connection: Connection, asked: Asked) -> Pattern:
+def add(connection: Connection, asked: Asked) -> Pattern:
     said: NewPattern = asked.body
     try:
         return add_pattern(connection, said.pattern, said.target, place=said.place, actor=asked.actor)
@@ -101,7 +101,7 @@ OPERATIONS: Final = (
         scope="admin",
         body=NewPattern,
         example=_EXAMPLE,
-        answer=_add,
+        answer=add,
         answers=Pattern,
         status=201,
         mode="write",
