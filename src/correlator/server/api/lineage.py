@@ -15,7 +15,7 @@ NodeText = Annotated[
     str,
     Meta(
         min_length=1,
-        max_length=10_000,
+        max_length=4_000,
         description="`dataset:URN`, `job:NAMESPACE/NAME`, `run:ID` or `column:URN#COLUMN`.",
         examples=["dataset:postgres://db:5432/shop.public.orders"],
     ),
