@@ -54,6 +54,7 @@ bench: setup ## the figures of the README, in a few minutes
 	$(BIN)/python -m benchmarks.ingest --quick
 	$(BIN)/python -m benchmarks.merge
 	$(BIN)/python -m benchmarks.lineage
+	$(BIN)/python -m benchmarks.catalogue
 	$(BIN)/python -m benchmarks.pipeline
 	$(BIN)/python -m benchmarks.freshness --seconds 20
 
@@ -66,6 +67,7 @@ bench-full: setup ## the same at full size
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.merge
 	$(BIN)/python -m benchmarks.lineage
+	$(BIN)/python -m benchmarks.catalogue
 	$(BIN)/python -m benchmarks.pipeline --events 1000000 2000000 4000000
 	$(BIN)/python -m benchmarks.freshness --seconds 60
 

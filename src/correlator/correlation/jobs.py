@@ -113,7 +113,7 @@ WITH RECURSIVE child AS (
 )
 SELECT {RUN_COLUMNS}, job.id, job.job_namespace, job.job_name, job.last_event_at
 FROM child
-JOIN jobs AS job ON job.id = child.job_id
+CROSS JOIN LATERAL (SELECT * FROM jobs WHERE jobs.id = child.job_id LIMIT 1) AS job
 LEFT JOIN LATERAL (
     SELECT * FROM job_runs WHERE job_id = job.id ORDER BY started_at DESC, id DESC LIMIT 1
 ) AS run ON true

@@ -1,0 +1,63 @@
+"""No question reads a large table from end to end: what it costs follows the answer, not the history."""
+
+import random
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from benchmarks.catalogue import questions
+from benchmarks.lineage import Layers, fill
+
+SHAPE = Layers("plans", 5, 400, 5)
+"""2,000 jobs, 10,000 runs, 30,000 edges."""
+LARGE = ("job_runs", "lineage_edges", "jobs", "datasets", "dataset_jobs", "run_column_mappings", "data_tests")
+
+
+@pytest.fixture(scope="module")
+def filled(shared: psycopg.Connection) -> Iterator[psycopg.Connection]:
+    fill(shared, SHAPE)
+    shared.execute("VACUUM ANALYZE")
+    yield shared
+    shared.execute("TRUNCATE facts.jobs, facts.job_runs, facts.datasets, facts.dataset_jobs CASCADE")
+
+
+def read_whole(connection: psycopg.Connection, ask: Callable[[], object]) -> list[str]:
+    """The large tables that a question has read from end to end."""
+    with connection.transaction():
+        before = _scans(connection)
+        ask()
+        after = _scans(connection)
+    return [name for name in LARGE if after[name] > before[name]]
+
+
+def _scans(connection: psycopg.Connection) -> dict[str, int]:
+    rows = connection.execute("SELECT relname, seq_scan FROM pg_stat_xact_user_tables WHERE schemaname = 'facts'")
+    return {name: count or 0 for name, count in rows}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a page of jobs",
+        "a page of jobs, by words",
+        "a page of datasets",
+        "a job",
+        "a run",
+        "a dataset",
+        "search: one table",
+        "lineage, one step both ways",
+    ],
+)
+def test_a_question_finds_its_rows_by_indexes(filled: psycopg.Connection, name: str) -> None:
+    ask = questions(filled, SHAPE, random.Random(3))[name]
+    # Also when the plan is no longer made for these very values.
+    for _ in range(7):
+        read = read_whole(filled, ask)
+        # An empty table has nothing to be looked up.
+        assert [table for table in read if table not in ("run_column_mappings", "data_tests")] == []
+
+
+def test_what_reads_everything_is_noticed(filled: psycopg.Connection) -> None:
+    assert read_whole(filled, lambda: filled.execute("SELECT count(*) FROM job_runs WHERE producer = 'x'")) == [
+        "job_runs"
+    ]
