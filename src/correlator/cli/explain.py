@@ -137,7 +137,7 @@ def _who(one: CandidateTold) -> Text:
     line.append(f"  {printable(one.job.namespace)}", style="dim")
     run = "a run that is missing" if one.run_id is None else f"run {printable(one.run_id)}"
     far = "right there" if one.distance == 0 else f"{one.distance} upstream"
-    line.append(f"  {run}, {far}, {one.score:.0%}", style="default")
+    line.append(f"  {run}, {far}, strength {one.score:.2f}", style="default")
     if one.owner is not None:
         line.append(f", owner {printable(one.owner)}", style="default")
     return line
