@@ -789,7 +789,7 @@ def test_help_and_version_import_no_command() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert f"correlator, version {__version__}\n[]\n" in done.stdout
-    assert "validate  Judge the OpenLineage events in files." in done.stdout
+    assert "validate   Judge the OpenLineage events in files." in done.stdout
 
 
 @pytest.mark.parametrize("name", COMMANDS)
