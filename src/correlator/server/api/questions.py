@@ -7,6 +7,7 @@ is then told to come back.
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import psycopg
@@ -22,6 +23,7 @@ Connection: TypeAlias = psycopg.Connection[Any]
 Mode: TypeAlias = Literal["read", "write", "own"]
 """`read` is a question about one moment, however many steps it takes; `write` one transaction; `own` makes its own."""
 
+_CANCEL_SECONDS: Final = 2.0
 _BEGIN: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
@@ -33,8 +35,9 @@ class Questions:
         self._connections = connections
         self._turns = asyncio.Semaphore(connections)
         self._threads = ThreadPoolExecutor(connections, "questions")
-        # Threads take from it and give back; both are atomic.
+        # Threads take from the one and put into the other; each step is atomic.
         self._idle: list[Connection] = []
+        self._busy: set[Connection] = set()
 
     async def ask(self, work: Callable[[Connection], T], mode: Mode = "read") -> T:
         try:
@@ -51,8 +54,11 @@ class Questions:
             self._turns.release()
 
     def close(self) -> None:
-        """Those that are being answered are not waited for: the database ends them."""
+        """Whoever is being answered is told that the server stops: the database ends what it does for them."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        for connection in list(self._busy):
+            with suppress(psycopg.Error):
+                connection.cancel_safe(timeout=_CANCEL_SECONDS)
         while self._idle:
             self._idle.pop().close()
 
@@ -82,6 +88,7 @@ class Questions:
                     continue
                 raise
             finally:
+                self._busy.discard(connection)
                 if not connection.closed:
                     self._idle.append(connection)
             return done
@@ -95,10 +102,13 @@ class Questions:
             return work(connection)
 
     def _take(self) -> tuple[Connection, bool]:
+        is_new = False
         try:
-            return self._idle.pop(), False
+            connection = self._idle.pop()
         except IndexError:
             connection = self._database.connect("questions", autocommit=True)
             connection.execute(f"SET statement_timeout = {round(self._timeout * 1000)}".encode())
             read_any_moment(connection)
-            return connection, True
+            is_new = True
+        self._busy.add(connection)
+        return connection, is_new
