@@ -38,6 +38,7 @@ class Questions:
         # Threads take from the one and put into the other; each step is atomic.
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
+        self._is_closed = False
 
     async def ask(self, work: Callable[[Connection], T], mode: Mode = "read") -> T:
         try:
@@ -55,6 +56,7 @@ class Questions:
 
     def close(self) -> None:
         """Whoever is being answered is told that the server stops: the database ends what it does for them."""
+        self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         for connection in list(self._busy):
             with suppress(psycopg.Error):
@@ -89,7 +91,9 @@ class Questions:
                 raise
             finally:
                 self._busy.discard(connection)
-                if not connection.closed:
+                if self._is_closed:
+                    connection.close()
+                elif not connection.closed:
                     self._idle.append(connection)
             return done
 
