@@ -16,7 +16,21 @@ from correlator.store.staging import staged_table, staged_touched
 def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
     """After incidents have written down what was touched. Of each the only parameter is the number of the attempt."""
     touched = staged_touched(slot)
-    edges, runs = (staged_table(slot, BY_NAME[table.name]) for table in (f.LINEAGE_EDGES, f.JOB_RUNS))
+    edges, runs, results = (
+        staged_table(slot, BY_NAME[table.name]) for table in (f.LINEAGE_EDGES, f.JOB_RUNS, f.TEST_RESULTS)
+    )
+    told = f"""
+        SELECT known.test_id AS id, known.dataset_id, known.test_name, known.column_name, known.parameters
+        FROM this
+        JOIN {results} AS result ON result.attempt = this.attempt
+        JOIN {schema}.test_results AS known
+            ON known.job_run_id = result.job_run_id AND known.test_id = result.test_id AND known.dataset_id IS NOT NULL
+        UNION ALL
+        SELECT implied.test_id, implied.dataset_id, implied.test_name, implied.column_name, implied.parameters
+        FROM this
+        JOIN {touched} AS looking ON looking.attempt = this.attempt AND looking.kind = 'o'
+        JOIN {schema}.implied_results AS implied ON implied.job_run_id = looking.id
+    """
     mentioned = (
         "CASE WHEN run.facets #>> '{correlator_incidentContext,incidentId}' ~* "
         "'^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$' "
@@ -41,25 +55,25 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
             )
             ORDER BY said.dataset_id, said.edge_type, said.job_id
             """,
+            # By the primary keys of runs: a bulk load has no other indexes. Only what is gone is asked for by its test.
             f"""
-            DELETE FROM {schema}.data_tests AS known USING {touched} AS touched
-            WHERE touched.attempt = %s::bigint AND touched.kind = 't' AND known.id = touched.id
-              AND NOT EXISTS (SELECT FROM {schema}.standing_results AS said WHERE said.test_id = known.id)
+            WITH this AS (SELECT %s::bigint AS attempt), gone AS MATERIALIZED (
+                SELECT touched.id FROM {touched} AS touched JOIN this ON this.attempt = touched.attempt
+                WHERE touched.kind = 't'
+                EXCEPT
+                SELECT said.id FROM ({told}) AS said
+            )
+            DELETE FROM {schema}.data_tests AS known USING gone
+            WHERE known.id = gone.id
+              AND NOT EXISTS (SELECT FROM {schema}.standing_results AS said WHERE said.test_id = gone.id)
             """,
             f"""
+            WITH this AS (SELECT %s::bigint AS attempt)
             INSERT INTO {schema}.data_tests (id, dataset_id, test_name, column_name, parameters)
-            SELECT touched.id, said.dataset_id, said.test_name, said.column_name, said.parameters
-            FROM (
-                SELECT DISTINCT touched.id FROM {touched} AS touched
-                WHERE touched.attempt = %s::bigint AND touched.kind = 't' AND NOT EXISTS (
-                    SELECT FROM {schema}.data_tests AS known WHERE known.id = touched.id
-                )
-            ) AS touched
-            CROSS JOIN LATERAL (
-                SELECT result.dataset_id, result.test_name, result.column_name, result.parameters
-                FROM {schema}.standing_results AS result WHERE result.test_id = touched.id LIMIT 1
-            ) AS said
-            ORDER BY touched.id
+            SELECT DISTINCT ON (said.id) said.id, said.dataset_id, said.test_name, said.column_name, said.parameters
+            FROM ({told}) AS said
+            WHERE NOT EXISTS (SELECT FROM {schema}.data_tests AS known WHERE known.id = said.id)
+            ORDER BY said.id
             """,
             # Nearly always of no run.
             f"""
