@@ -5,17 +5,25 @@ from typing import Any
 import psycopg
 
 from correlator.correlation import groups, names
+from correlator.store.incidents import Changed
 from correlator.store.merge import Merged
 
 
 def follow(connection: psycopg.Connection[Any], merged: Merged) -> None:
     """For `store.merge.merge`."""
-    if merged.renamed:
-        names.refresh(connection, merged.renamed, merged.schema)
-    groups.attach(connection, merged.incidents, merged.concerned, merged.schema)
+    concerned = [*merged.concerned]
+    if names.refresh(connection, merged.renamed, merged.schema):
+        concerned += groups.unresolved(connection, merged.schema)
+    groups.attach(connection, merged.incidents, concerned, merged.schema)
+
+
+def follow_patterns(connection: psycopg.Connection[Any]) -> None:
+    """After a change of the patterns of names, by whoever holds the lock of the merges."""
+    names.refresh_all(connection)
+    groups.attach(connection, Changed(), groups.unresolved(connection))
 
 
 def follow_all(connection: psycopg.Connection[Any], schema: str = "facts") -> None:
-    """All of it anew, within the caller's transaction: after a replay, or when patterns of names have changed."""
+    """All of it anew, within the caller's transaction: after a replay."""
     names.refresh_all(connection, schema)
     groups.attach_all(connection, schema)

@@ -55,6 +55,12 @@ def attach(
     _put(history, found, _parents(history, found))
 
 
+def unresolved(connection: psycopg.Connection[Any], schema: str = "facts") -> list[UUID]:
+    """The last ones that are not over: those that matter when a dataset turns out to have another name."""
+    rows = History(connection, schema).rows(_UNRESOLVED, MOST)
+    return [id_ for (id_,) in rows]
+
+
 def attach_all(connection: psycopg.Connection[Any], schema: str = "facts") -> None:
     """Every incident, within the caller's transaction: after a replay, or when names mean something else now."""
     history = History(connection, schema)
@@ -215,6 +221,8 @@ def _topmost(id_: UUID, parents: Mapping[UUID, UUID | None], opened: Mapping[UUI
         way.append(parent)
     return way[-1] if len(way) > 1 else None
 
+
+_UNRESOLVED: Final = "SELECT id FROM {s}.incidents WHERE resolved_at IS NULL ORDER BY opened_at DESC LIMIT %s"
 
 _ON_DATASETS: Final = """
 SELECT id FROM {s}.incidents

@@ -58,14 +58,14 @@ def patterns(connection: psycopg.Connection[Any]) -> list[NamePattern]:
     return [NamePattern.parse(pattern, target) for pattern, target in connection.execute(_PATTERNS)]
 
 
-def refresh(connection: psycopg.Connection[Any], dataset_ids: Collection[UUID], schema: str = "facts") -> None:
-    """Bring the classes around some datasets up to date, within the caller's transaction.
+def refresh(connection: psycopg.Connection[Any], dataset_ids: Collection[UUID], schema: str = "facts") -> bool:
+    """Bring the classes around some datasets up to date, within the caller's transaction. Whether any has changed.
 
     To be called for every dataset that is new or whose symlinks have changed, by whoever holds the lock of the merges.
     Classes that these join are found by the rows of their names: it takes a few questions, however long the chain.
     """
     if not dataset_ids:
-        return
+        return False
     known = patterns(connection)
     looked_at: set[UUID] = set()
     said: dict[str, list[Symlink]] = {}
@@ -80,8 +80,9 @@ def refresh(connection: psycopg.Connection[Any], dataset_ids: Collection[UUID], 
         ahead = _names_beside(new, known) - looked_at
     rows_of_classes = _rows(said, known)
     values = {"looked_at": list(looked_at), **_columns(rows_of_classes)}
-    connection.execute(_REMOVE.format(schema=schema).encode(), values, prepare=True)
-    connection.execute(_PUT.format(schema=schema).encode(), values, prepare=True)
+    removed = connection.execute(_REMOVE.format(schema=schema).encode(), values, prepare=True).rowcount
+    put = connection.execute(_PUT.format(schema=schema).encode(), values, prepare=True).rowcount
+    return removed + put > 0
 
 
 def refresh_all(connection: psycopg.Connection[Any], schema: str = "facts") -> None:

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from psycopg.errors import UniqueViolation
 from psycopg.rows import class_row
 
-from correlator.correlation import names
+from correlator.correlation.following import follow_patterns
 from correlator.rulebook.patterns import NamePattern
 from correlator.store.merge import lock_merges
 from correlator.store.moments import Moment
@@ -69,7 +69,7 @@ def remove_pattern(connection: psycopg.Connection[Any], number: int) -> bool:
         lock_merges(connection)
         is_gone = connection.execute(_REMOVE, [number]).rowcount == 1
         if is_gone:
-            names.refresh_all(connection)
+            follow_patterns(connection)
     return is_gone
 
 
@@ -81,7 +81,7 @@ def _written(connection: psycopg.Connection[Any], query: str, values: dict[str, 
             lock_merges(connection)
             written = cursor.execute(query.encode(), values).fetchone()
             if written is not None:
-                names.refresh_all(connection)
+                follow_patterns(connection)
     except UniqueViolation:
         raise PatternTakenError(f"There is a pattern {values['pattern']!r} already; change that one.") from None
     return written

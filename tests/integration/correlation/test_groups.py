@@ -7,6 +7,7 @@ from uuid import UUID
 import psycopg
 
 from correlator.correlation.groups import attach_all
+from correlator.correlation.patterns import add_pattern
 from correlator.rulebook.events import Event
 from tests.integration.correlation.stories import (
     checked,
@@ -17,7 +18,7 @@ from tests.integration.correlation.stories import (
     run_id,
     tell,
 )
-from tests.unit.rulebook.histories import assertions, dataset
+from tests.unit.rulebook.histories import DB, assertions, dataset, facet
 
 Connection = psycopg.Connection[Any]
 Part = Iterable[Event]
@@ -200,3 +201,24 @@ def test_a_failed_run_downstream_of_a_failed_run_stands_under_it(connection: Con
 
     assert roots(connection) == {"load 2": None, "stage 2": "load 2"}
     assert incident_of_run(connection, "stage 2").root_id == incident_of_run(connection, "load 2").id
+
+
+def test_another_name_of_the_table_brings_them_together_whenever_it_is_told(connection: Connection) -> None:
+    elsewhere = dataset("staged", namespace="s3://lake")
+    story = [
+        ran("load", "load 2", 20, 21, writes=["raw"]),
+        checked("raw", "raw bad", 22, good=False),
+        ran("stage", "stage 2", 23, 24, reads=["raw"], writes=[elsewhere]),
+        ran("mart", "mart 2", 26, 27, reads=["staged"], writes=["mart"]),
+        checked("mart", "mart bad", 28, good=False),
+    ]
+    tell(connection, *story)
+    assert roots(connection) == {"raw": None, "mart": None}
+
+    with connection.transaction(force_rollback=True):
+        add_pattern(connection, "s3://lake/{table}", "postgres://db:5432/{table}", actor="test")
+        assert roots(connection) == {"raw": None, "mart": "raw"}
+
+    link = {"symlinks": facet(identifiers=[{"namespace": DB, "name": "staged", "type": "TABLE"}])}
+    tell(connection, ran("look", "look", 90, 91, reads=[dataset("staged", namespace="s3://lake", facets=link)]))
+    assert roots(connection) == {"raw": None, "mart": "raw"}
