@@ -6,7 +6,7 @@ off. And only what has come up since all was well: an old trouble that did no ha
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -26,7 +26,6 @@ MOST: Final = 1_000
 _AT_ONCE: Final = 200
 _UP: Final = Limits(depth=20, runs=200)
 _DOWN: Final = Limits(depth=20, runs=300)
-_MARGIN: Final = timedelta(days=1)
 
 
 class _Above(msgspec.Struct, frozen=True):
@@ -94,7 +93,7 @@ def _around(history: History, changed: Changed, ids: Sequence[UUID]) -> list[UUI
         hit = impact(history, list(bad.values()), limits=_DOWN).affected
         members = history.members({one.dataset for one in hit})
         names = [name for of_class in members.values() for name in of_class]
-        since = min(one.opened_at for one in new) - _MARGIN
+        since = min(one.opened_at for one in new)
         for (below,) in history.rows(_ON_DATASETS, names, since, MOST):
             wanted[below] = None
     return list(wanted)[:MOST]
@@ -226,7 +225,7 @@ _UNRESOLVED: Final = "SELECT id FROM {s}.incidents WHERE resolved_at IS NULL ORD
 
 _ON_DATASETS: Final = """
 SELECT id FROM {s}.incidents
-WHERE dataset_id = ANY (%s::uuid[]) AND opened_at >= %s ORDER BY opened_at, id LIMIT %s
+WHERE dataset_id = ANY (%s::uuid[]) AND opened_at >= %s::timestamptz - interval '1 day' ORDER BY opened_at, id LIMIT %s
 """
 
 _OF_JOBS: Final = """

@@ -16,6 +16,7 @@ import psycopg
 from correlator.rulebook.formats import Instant
 from correlator.rulebook.statements import STRENGTH
 from correlator.rulebook.versions import Kin, Read, Write, responsible_write
+from correlator.store.moments import read_any_moment
 
 LONG_RUNNING: Final = ("STREAMING", "SERVICE")
 
@@ -95,6 +96,9 @@ class History:
     def __init__(self, connection: psycopg.Connection[Any], schema: str = "facts") -> None:
         self.connection = connection
         self.schema = schema
+        self._cursor = connection.cursor()
+        # A producer may send a year that Python has not, and a merge must not stop for it.
+        read_any_moment(self._cursor)
         self._runs: dict[UUID, Run] = {}
         self._classes: dict[UUID, UUID] = {}
         self._members: dict[UUID, list[UUID]] = {}
@@ -102,7 +106,7 @@ class History:
 
     def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Tables of the facts are named as `{s}.table`."""
-        return self.connection.execute(query.replace("{s}", self.schema).encode(), parameters).fetchall()
+        return self._cursor.execute(query.replace("{s}", self.schema).encode(), parameters).fetchall()
 
     # Names
 

@@ -1,7 +1,7 @@
 """Red tests along the way: which of some versions have failed a test."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -13,8 +13,6 @@ Key: TypeAlias = tuple[UUID, UUID, datetime]
 
 _MOST: Final = 50
 """Failures of one incident that are looked at, from the version's moment on."""
-_MARGIN: Final = timedelta(days=1)
-"""A task may check its work so long before it ends, and be stamped before what it checked."""
 
 
 class Red(msgspec.Struct, frozen=True):
@@ -35,7 +33,7 @@ def reds(history: History, versions: Iterable[Version]) -> dict[Key, list[Red]]:
     for one in wanted.values():
         first[one.dataset] = min(one.at, first.get(one.dataset, one.at))
     members = history.members(first)
-    asked = [(name, at - _MARGIN) for of_class, at in first.items() for name in members[of_class]]
+    asked = [(name, at) for of_class, at in first.items() for name in members[of_class]]
     if not asked:
         return {}
     rows = history.rows(_FAILED, [name for name, _ in asked], [at for _, at in asked], _MOST)
@@ -55,16 +53,17 @@ def reds(history: History, versions: Iterable[Version]) -> dict[Key, list[Red]]:
     }
 
 
-# The incidents of each dataset, then a short range of the failures of those that were not over by then.
+# The incidents of each dataset, then a short range of the failures of those that were not over by then. A task may
+# check its work a day before it ends, and be stamped before what it checked.
 _FAILED: Final = """
 SELECT incident.id, incident.opened_at, incident.resolved_at, incident.severity, incident.dataset_id,
        failure.job_run_id, run.started_at, coalesce(said.of_own_output, false), read.dataset_version
 FROM unnest(%s::uuid[], %s::timestamptz[]) AS asked (dataset_id, at)
 JOIN {s}.incidents AS incident ON incident.dataset_id = asked.dataset_id AND incident.kind = 'test'
-    AND incident.last_failed_at >= asked.at
+    AND incident.last_failed_at >= asked.at - interval '1 day'
 CROSS JOIN LATERAL (
     SELECT job_run_id, at FROM {s}.failures
-    WHERE incident_id = incident.id AND at >= asked.at ORDER BY at, job_run_id LIMIT %s
+    WHERE incident_id = incident.id AND at >= asked.at - interval '1 day' ORDER BY at, job_run_id LIMIT %s
 ) AS failure
 JOIN {s}.job_runs AS run ON run.id = failure.job_run_id
 LEFT JOIN {s}.test_results AS said ON said.job_run_id = failure.job_run_id AND said.test_id = incident.test_id

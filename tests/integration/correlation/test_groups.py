@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+import pytest
 
 from correlator.correlation.groups import attach_all
 from correlator.correlation.patterns import add_pattern
@@ -18,7 +19,7 @@ from tests.integration.correlation.stories import (
     run_id,
     tell,
 )
-from tests.unit.rulebook.histories import DB, assertions, dataset, facet
+from tests.unit.rulebook.histories import DB, assertions, dataset, facet, run_event
 
 Connection = psycopg.Connection[Any]
 Part = Iterable[Event]
@@ -222,3 +223,16 @@ def test_another_name_of_the_table_brings_them_together_whenever_it_is_told(conn
     link = {"symlinks": facet(identifiers=[{"namespace": DB, "name": "staged", "type": "TABLE"}])}
     tell(connection, ran("look", "look", 90, 91, reads=[dataset("staged", namespace="s3://lake", facets=link)]))
     assert roots(connection) == {"raw": None, "mart": "raw"}
+
+
+@pytest.mark.parametrize("moment", ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00"])
+def test_a_year_that_python_has_not_keeps_nobody_from_merging(connection: Connection, moment: str) -> None:
+    red = dataset("raw", inputFacets=assertions({"assertion": "not_null", "success": False}))
+    tell(
+        connection,
+        [run_event("COMPLETE", job="load", run=run_id("load 2"), outputs=[dataset("raw")], eventTime=moment)],
+        [run_event("COMPLETE", job="test", run=run_id("raw bad"), inputs=[red], eventTime=moment)],
+        [run_event("FAIL", job="mart", run=run_id("mart 2"), outputs=[dataset("mart")], eventTime=moment)],
+    )
+
+    assert roots(connection) == {"raw": None, "mart 2": None}
