@@ -205,7 +205,8 @@ class Edge:
             await self._send(request, response, send)
         elif response is not None:
             status = response
-        self._told(request, route, status, perf_counter() - began, problem)
+        place = scope.get("state", {}).get("endpoint") if route is None else None
+        self._told(request, route, status, perf_counter() - began, problem, place)
 
     @property
     def short(self) -> dict[bytes, Route]:
@@ -386,9 +387,16 @@ class Edge:
         )
 
     def _told(
-        self, request: Request, route: Route | None, status: int, seconds: float, problem: HttpProblem | None
+        self,
+        request: Request,
+        route: Route | None,
+        status: int,
+        seconds: float,
+        problem: HttpProblem | None,
+        place: str | None = None,
     ) -> None:
-        endpoint = _OTHER if route is None else route.endpoint
+        """`place` is what the rest calls the path, where it knows it."""
+        endpoint = (place or _OTHER) if route is None else route.endpoint
         metrics = self._metrics
         metrics.requests.add((endpoint, status))
         metrics.request_seconds.observe(seconds, (endpoint,))

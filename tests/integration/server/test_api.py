@@ -256,3 +256,13 @@ def test_a_year_that_python_does_not_know_breaks_no_answer(client: Client, conne
     connection.execute("UPDATE jobs SET first_event_at = '0044-03-15 BC', last_event_at = '12026-01-01'")
     job = get(client, "/api/v1/jobs/airflow/etl.orders")["job"]
     assert (job["first_event_at"][:4], job["last_event_at"][:4]) == ("0001", "9999")
+
+
+def test_the_metrics_tell_questions_apart_by_their_declared_paths(client: Client) -> None:
+    get(client, "/api/v1/jobs/a/b", 404)
+    get(client, "/api/v1/search?q=x")
+    get(client, "/api/v1/nothing", 404)
+    told = client.ask("GET", "/metrics").body.decode()
+    assert 'endpoint="/api/v1/jobs/{namespace}/{name}",status="404"' in told
+    assert 'endpoint="/api/v1/search",status="200"' in told
+    assert 'endpoint="other",status="404"' in told

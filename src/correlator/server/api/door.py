@@ -97,6 +97,8 @@ class _Place:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del receive
         request: Request = scope["state"]["request"]
+        # For the metrics: the path as it is declared, which no client can make up.
+        scope["state"]["endpoint"] = self._operations[0].written_path
         operation = choose(self._operations, request.method)
         if operation is None:
             methods: list[str] = sorted({each.method for each in self._operations})
