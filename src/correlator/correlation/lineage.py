@@ -10,7 +10,7 @@ and what these jobs' standing runs read and wrote. What it costs depends on the 
 runs there have been.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -18,7 +18,7 @@ import psycopg
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from correlator.correlation.ignored import Ignored
-from correlator.correlation.standing_lineage import ColumnFlow, JobLineage, Named, Role, StandingLineage
+from correlator.correlation.standing_lineage import ColumnFlow, Flow, JobLineage, Named, Role, StandingLineage
 from correlator.correlation.starts import Start
 from correlator.rulebook.identity import Id
 from correlator.store.moments import Moment
@@ -149,29 +149,40 @@ class _Walk:
             self.datasets.setdefault(dataset, 0)
         return found
 
+    def _shown(self, flow: Flow, own_roles: Sequence[Role] | None) -> tuple[Collection[Id], Collection[Id]]:
+        """Which of its sources and targets lie on the way; of the job that was asked from, its sides."""
+        if own_roles is not None:
+            return flow.sources if "output" in own_roles else (), flow.targets if "input" in own_roles else ()
+        passed_down, passed_up = self.passed["input"], self.passed["output"]
+        is_passed_down = not flow.sources.isdisjoint(passed_down)
+        is_passed_up = not flow.targets.isdisjoint(passed_up)
+        if is_passed_down and is_passed_up:
+            return flow.sources, flow.targets
+        if is_passed_down:
+            return flow.sources & passed_down, flow.targets
+        return (flow.sources, flow.targets & passed_up) if is_passed_up else ((), ())
+
     def edges(self, own: JobLineage | None, roles: Sequence[Role]) -> Iterator[tuple[Id | str, Id | str, bool]]:
         """Source, target, and whether it is only declared: by class of a dataset, by id of a job."""
         passed_down, passed_up = self.passed["input"], self.passed["output"]
         for job, _ in self.jobs.values():
             node_id = job.node_id
+            if len(job.flows) == 1:
+                # By far the most jobs: nothing can be said twice.
+                (flow,) = job.flows
+                sources, targets = self._shown(flow, roles if job is own else None)
+                for source in sources:
+                    yield source, node_id, flow.declared
+                for target in targets:
+                    yield node_id, target, flow.declared
+                continue
             ends: dict[tuple[Id | str, Id | str], bool] = {}
             for flow in job.flows:
-                declared = flow.declared
-                if job is own:
-                    here = [flow.sources if "output" in roles else (), flow.targets if "input" in roles else ()]
-                    sources, targets = here
-                elif flow.sources.isdisjoint(passed_down):
-                    if flow.targets.isdisjoint(passed_up):
-                        continue
-                    sources, targets = flow.sources, flow.targets & passed_up
-                elif flow.targets.isdisjoint(passed_up):
-                    sources, targets = flow.sources & passed_down, flow.targets
-                else:
-                    sources, targets = flow.sources, flow.targets
+                sources, targets = self._shown(flow, roles if job is own else None)
                 for source in sources:
-                    ends[source, node_id] = declared and ends.get((source, node_id), True)
+                    ends[source, node_id] = flow.declared and ends.get((source, node_id), True)
                 for target in targets:
-                    ends[node_id, target] = declared and ends.get((node_id, target), True)
+                    ends[node_id, target] = flow.declared and ends.get((node_id, target), True)
             for (one, other), is_declared in ends.items():
                 yield one, other, is_declared
         pairs = {
