@@ -1,7 +1,7 @@
 """What jobs did before: their last runs, how much they wrote, and what their code and set-up was."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
 from uuid import UUID
@@ -15,6 +15,10 @@ RUNS: Final = 60
 """So many of a job's last runs say what is usual,"""
 MOST_RUNS: Final = 200
 """and up to so many of its last eight days: a job that runs every hour may have been wrong for a day."""
+
+
+_LATELY: Final = timedelta(days=8)
+_FIRST: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class PastRun(msgspec.Struct, frozen=True):
@@ -106,7 +110,7 @@ def pasts(history: History, jobs: Iterable[UUID], until: datetime, number: int =
     wanted = list(dict.fromkeys(jobs))
     found = {job: JobPast() for job in wanted}
     runs: dict[UUID, tuple[UUID, PastRun]] = {}
-    lately = until - timedelta(days=8)
+    lately = until - _LATELY if until - _FIRST > _LATELY else until
     for job, *rest in history.rows(_PAST, wanted, until, number, until, lately, MOST_RUNS):
         run = PastRun(*rest)
         found[job].runs.append(run)
