@@ -214,7 +214,7 @@ def _shown_pairs(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def _shown_items(items: Sequence[object]) -> str:
-    return ",".join(str(item) for item in items) or "none"
+    return ", ".join(str(item) for item in items) or "none"
 
 
 def without_password(url: str) -> str:
