@@ -1,7 +1,6 @@
 """Upstream, version by version: what a version was made of, what that was made of, and so on."""
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
@@ -48,10 +47,6 @@ class Trace(msgspec.Struct):
 
     def reads_of(self, run: UUID) -> list[Step]:
         return [step for step in self.steps if step.use.reader == run]
-
-    def versions_of(self, dataset: UUID) -> list[Version]:
-        found = {v.key: v for versions in self.written.values() for v in versions if v.dataset == dataset}
-        return sorted(found.values(), key=lambda version: (version.at, version.run))
 
 
 def walk(
@@ -146,16 +141,3 @@ def _reach(trace: Trace, versions: Sequence[Version], uses: Sequence[Use], sourc
                     reached = None
             before = trace.columns.get(use.dataset, frozenset())
             trace.columns[use.dataset] = None if before is None or reached is None else before | reached
-
-
-def family_of(trace: Trace, runs: Mapping[UUID, Run]) -> dict[UUID, list[UUID]]:
-    """The runs of each job."""
-    found: dict[UUID, list[UUID]] = {}
-    for run in trace.distances:
-        if run in runs:
-            found.setdefault(runs[run].job_id, []).append(run)
-    return found
-
-
-def earliest(moments: Sequence[datetime | None]) -> datetime | None:
-    return min((moment for moment in moments if moment is not None), default=None)
