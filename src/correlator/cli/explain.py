@@ -108,7 +108,8 @@ def _facts(detail: IncidentDetail) -> RenderableType:
     if detail.root_id is not None:
         parts.append(Text(f"A consequence of {detail.root_id}.", style="yellow"))
     if detail.children:
-        parts.append(Text(f"{len(detail.children)} more are consequences of it."))
+        more = len(detail.children)
+        parts.append(Text(f"{more} more {'is a consequence' if more == 1 else 'are consequences'} of it."))
     if detail.test is not None and (detail.test.expected or detail.test.actual):
         parts.append(Text(printable(f"expected {detail.test.expected or '-'}, found {detail.test.actual or '-'}")))
     if detail.test is not None and detail.test.message:
@@ -121,15 +122,19 @@ def _candidate(one: CandidateTold) -> RenderableType:
     for name in ("what", "before", "after", ""):
         table.add_column(name, overflow="fold")
     for evidence in one.evidence:
+        cells = (evidence.kind.replace("_", " "), *_difference(evidence.before or "", evidence.after or ""))
         table.add_row(
-            *(
-                Text(printable(_short(cell or "", _LONGEST_VALUE)))
-                for cell in (evidence.kind.replace("_", " "), evidence.before, evidence.after)
-            ),
-            Text(printable(evidence.sentence)),
+            *(Text(printable(_short(cell, _LONGEST_VALUE))) for cell in cells), Text(printable(evidence.sentence))
         )
     reasons = [Text(f"- {printable(reason)}", style="dim") for reason in one.reasons]
     return Group(_who(one), table, *reasons)
+
+
+def _difference(before: str, after: str) -> tuple[str, str]:
+    """Two long texts from shortly before where they differ: their beginnings are the same."""
+    same = next((n for n, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), 0)
+    start = max(0, same - _LONGEST_VALUE // 3) if max(len(before), len(after)) > _LONGEST_VALUE else 0
+    return ("…" + before[start:], "…" + after[start:]) if start else (before, after)
 
 
 def _who(one: CandidateTold) -> Text:

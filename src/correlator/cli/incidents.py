@@ -7,7 +7,6 @@ from typing import Any, Final
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from correlator.cli.database import open_migrated_database
@@ -19,7 +18,6 @@ from correlator.store.ledger import facts_as_of
 from correlator.store.moments import read_any_moment
 
 STATUS_COLOURS: Final = {"open": "red", "acknowledged": "yellow", "muted": "blue", "resolved": "green"}
-_NARROWEST: Final = 100
 
 
 @click.command("incidents", context_settings={"help_option_names": ["-h", "--help"]})
@@ -36,10 +34,12 @@ _NARROWEST: Final = 100
 @click.option("--job", metavar="NAMESPACE/NAME", help="Of one job: it failed, ran the test, or writes the dataset.")
 @click.option("--owner", metavar="NAME", help="By the ownership facets of dataset and job.")
 @click.option("--text", metavar="WORDS", help="Part of a name or a message.")
-@click.option("--roots", is_flag=True, help="Without those that are consequences of others.")
+@click.option(
+    "--roots/--each", default=True, show_default=True, help="Consequences under their root, or each by itself."
+)
 @click.option("--causes/--no-causes", default=True, show_default=True, help="Name the cause of each.")
 @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True, help="The most to print.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of words.")
 @with_settings(CommonSettings)
 def command(*, settings: CommonSettings, as_json: bool, limit: int, causes: bool, **asked: Any) -> None:
     """List incidents, the last first: unbroken streaks of failures of one test, or of one job's runs."""
@@ -55,30 +55,24 @@ def command(*, settings: CommonSettings, as_json: bool, limit: int, causes: bool
         return
     console = Console()
     if not items:
-        words = "Nothing" if filters == Filters(status="open") else "No incident like that"
-        console.print(f"{words} is open." if words == "Nothing" else f"{words}.")
+        is_plain = filters == Filters(status="open", roots=asked["roots"])
+        console.print("Nothing is open." if is_plain else "No incident like that.")
         return
-    console.print(_table(items, causes=causes), width=max(console.width, _NARROWEST))
+    for item in items:
+        console.print(_told(item), soft_wrap=True)
     if is_more:
         console.print(f"There are more than {limit}; --limit shows more, and the filters less.")
     console.print("correlator explain ID says which run broke it, what changed, and who is hurt.", style="dim")
 
 
-def _table(items: list[IncidentItem], *, causes: bool) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("ID", "STATUS", "OPENED", "WHAT"):
-        table.add_column(name, no_wrap=name != "WHAT", overflow="fold")
-    if causes:
-        table.add_column("CAUSE", overflow="fold")
-    for item in items:
-        cells = [
-            Text(str(item.id)),
-            Text(item.status, style=STATUS_COLOURS[item.status]),
-            Text(moment(item.opened_at)),
-            Text(printable(what_failed(item))),
-        ]
-        table.add_row(*cells, *([Text(printable(item.named_cause or ""))] if causes else []))
-    return table
+def _told(item: IncidentItem) -> Text:
+    """Three lines, for a screen of any width: which and since when, what fails, and why."""
+    line = Text(item.status, style=STATUS_COLOURS[item.status])
+    line.append(f"  {moment(item.opened_at)}  {item.id}\n", style="default")
+    line.append(f"  {printable(what_failed(item))}\n", style="bold")
+    if item.named_cause:
+        line.append(f"  {printable(item.named_cause)}\n", style="default")
+    return line
 
 
 def what_failed(item: IncidentItem) -> str:
@@ -88,7 +82,7 @@ def what_failed(item: IncidentItem) -> str:
         column = f" of {item.test.column}" if item.test.column else ""
         words = f"{item.test.name}{column} on {item.dataset.name if item.dataset is not None else 'no known dataset'}"
     times = f", {item.failures} times" if item.failures > 1 else ""
-    below = f", {item.children} follow" if item.children else ""
+    below = f", and {item.children} more by it" if item.children else ""
     return words + times + below
 
 

@@ -56,7 +56,7 @@ METHOD_NOT_ALLOWED: Final = Kind(
 REQUEST_TIMEOUT: Final = Kind(
     "request-timeout", 408, "The body took too long to arrive", "Send it again, or raise the limit that is named."
 )
-CONFLICT: Final = Kind("conflict", 409, "Something else was there first", "Read again, then decide.")
+CONFLICT: Final = Kind("conflict", 409, "That does not go with how things stand", "Read again, then decide.")
 TOO_LARGE: Final = Kind(
     "too-large", 413, "The body is too large", "Split the batch, or raise the limit named in the detail."
 )

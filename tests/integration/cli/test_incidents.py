@@ -46,6 +46,18 @@ def test_incidents_lists_what_is_open_with_its_cause(shop: Database) -> None:
     assert "3 rows written" in result.stdout
 
 
+def test_incidents_has_consequences_under_their_root_and_lines_that_are_not_cut(shop: Database) -> None:
+    with shop.connect("test", autocommit=True) as connection:
+        tell(connection, checked("mart", "mart red", 17, good=False, test="row_count", column=""))
+
+    narrow = CliRunner().invoke(main, ["incidents"], env={"CORRELATOR_DATABASE_URL": shop.url, "COLUMNS": "40"})
+
+    assert len(listed(shop)["items"]) == 1
+    assert "  row_count on staged, and 1 more by it\n" in narrow.stdout
+    assert "row_count on mart" not in narrow.stdout
+    assert "  row_count on mart\n" in run(shop, "incidents", "--each").stdout
+
+
 def test_incidents_in_json_are_those_of_the_api(shop: Database) -> None:
     found = listed(shop)
 

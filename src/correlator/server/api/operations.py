@@ -4,9 +4,9 @@ Routes, the reading of parameters and the OpenAPI document follow from it.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -128,7 +128,22 @@ def _converted(value: Any, kind: type[S], *, strict: bool) -> S:
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$")
         place = where.strip("`.") or "the body" if strict else where.strip("`.") or "the query"
-        raise invalid(f"{place}: {message}.") from None
+        raise invalid(f"{place}: {message}{_choices(kind, place)}.") from None
+
+
+def _choices(kind: type[Any], field: str) -> str:
+    """What may stand there, where that can be counted."""
+    found = next((each for each in structs.fields(kind) if each.encode_name == field), None)
+    words = [] if found is None else [*_literals(found.type)]
+    return f"; it takes {', '.join(words)}" if words else ""
+
+
+def _literals(kind: Any) -> Iterator[str]:
+    if get_origin(kind) is Literal:
+        yield from map(str, get_args(kind))
+    else:
+        for each in get_args(kind):
+            yield from _literals(each)
 
 
 class MovedError(Exception):
