@@ -77,7 +77,7 @@ def run_parquet(spark: SparkSession, directory: Path, scratch: Path) -> None:
 def run_postgres(spark: SparkSession, directory: Path, scratch: Path) -> None:
     with new_database() as database:
         source = FilesSource([str(directory)], Judge())
-        plan = Plan(checkpoints=str(scratch / uuid.uuid4().hex), archive=None, size=Size(partitions=CORES))
+        plan = Plan(checkpoints=str(scratch / uuid.uuid4().hex), archive=None, size=Size(partitions=4 * CORES))
         Driver(spark, database, [source], plan).batch()
         with database.connect("benchmark") as connection:
             row = connection.execute("SELECT sum(applied) FROM kept.pipeline_batches").fetchone()

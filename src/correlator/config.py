@@ -257,7 +257,7 @@ class PipelineSettings(JudgeSettings):
         int, About(whole(0), "Up to so many events a batch is one task, which is quick; beyond it all cores share it.")
     ] = 5_000
     shuffle_partitions: Annotated[
-        int, About(whole(0), "Into how many parts a large batch is sorted; 0 is one for each core of the cluster.")
+        int, About(whole(0), "Into how many parts a large batch is sorted; 0 is four for each core of the cluster.")
     ] = 0
 
     log_source: Annotated[bool, About(FLAG, "Read the events that came over HTTP.")] = True

@@ -157,7 +157,7 @@ def plan_of(settings: PipelineSettings, spark: SparkSession) -> Plan:
         archive_delay=settings.archive_delay,
         size=Size(
             small_events=settings.small_batch_events,
-            partitions=settings.shuffle_partitions or spark.sparkContext.defaultParallelism,
+            partitions=settings.shuffle_partitions or 4 * spark.sparkContext.defaultParallelism,
         ),
     )
 

@@ -17,7 +17,7 @@ from correlator.pipeline.sources.log import LOG
 from correlator.pipeline.stages import Staging
 from correlator.pipeline.tally import Tally
 from correlator.store.database import Database
-from correlator.store.merge import FACTS, Batch, StagingLostError, merge
+from correlator.store.merge import FACTS, Batch, StagingLostError, merge, merge_beside
 from correlator.store.staging import begin, prepare, sweep
 
 _log = logging.getLogger(__name__)
@@ -31,8 +31,11 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
     small_events: int = 5_000
     """Up to so many are one task."""
-    partitions: int = 2
-    """Of the shuffle of a larger one."""
+    partitions: int = 8
+    """Of the shuffle of a larger one. More than there are cores: what is staged is merged while the others work."""
+
+    def is_small(self, expected: int | None) -> bool:
+        return expected is not None and expected <= self.small_events
 
 
 class Done(NamedTuple):
@@ -45,32 +48,36 @@ class Done(NamedTuple):
 
 def planned(arrivals: DataFrame, judge: Judge, size: Size, expected: int | None, staging: Staging) -> DataFrame:
     """The whole way of a batch as one action, whose rows are tallies."""
-    if expected is not None and expected <= size.small_events:
+    if size.is_small(expected):
         return stages.staged_by_one_task(arrivals, judge, staging)
     parcels = stages.judged_and_folded(arrivals, judge)
     return stages.staged(stages.brought_together(parcels, size.partitions), staging)
 
 
-def merged(
+def merged(  # noqa: PLR0913 - what is merged, and how
     connection: psycopg.Connection,
     staging: Staging,
     plan: Callable[[Staging], DataFrame],
     batch_of: Callable[[Tally], Batch | None],
     schema: str = FACTS,
     *,
+    beside: bool,
     staged_as: str | None = None,
     derives: bool = True,
 ) -> Tally:
-    """Stage a batch and merge it. When what was staged is lost, do it again.
+    """Stage a batch and merge it, one after the other or beside each other. When what was staged is lost, do it again.
 
     Whoever reads a source beside its query stages in tables of his own: what they are called is `staged_as`.
     """
     for attempts_left in reversed(range(_TIMES)):
         attempt = begin(connection, staged_as or staging.source)
-        rows = plan(staging._replace(attempt=attempt)).collect()
-        tally = Tally.total(row.tally for row in rows)
+        tallies = partial(_collected, plan, staging._replace(attempt=attempt))
         try:
-            merge(connection, attempt, batch_of(tally), schema, derives=derives, then=follow)
+            if beside:
+                tally = merge_beside(connection, attempt, tallies, batch_of, schema, derives=derives, then=follow)
+            else:
+                tally = tallies()
+                merge(connection, attempt, batch_of(tally), schema, derives=derives, then=follow)
         except StagingLostError as error:
             if not attempts_left:
                 raise
@@ -79,6 +86,10 @@ def merged(
             sweep(connection, attempt)
             return tally
     raise AssertionError
+
+
+def _collected(plan: Callable[[Staging], DataFrame], staging: Staging) -> Tally:
+    return Tally.total(row.tally for row in plan(staging).collect())
 
 
 class FactSink:
@@ -110,11 +121,13 @@ class FactSink:
     def apply(self, arrivals: DataFrame, query_id: str, batch_id: int) -> Tally:
         began = time.perf_counter()
         connection = self._connected()
+        expected = self._expected(connection)
         tally = merged(
             connection,
             Staging(self._database.url, self._source.name),
-            partial(planned, arrivals, self._source.judge, self._size, self._expected(connection)),
+            partial(planned, arrivals, self._source.judge, self._size, expected),
             lambda tally: self._batch(tally, query_id, batch_id, time.perf_counter() - began),
+            beside=not self._size.is_small(expected),
             staged_as=self._staged_as,
         )
         self._last_read = tally.read

@@ -174,7 +174,8 @@ class Replay:
             raise Stopping
         plan = partial(planned, arrivals, judge, self._size, events)
         staging = Staging(self._database.url, REPLAY)
-        tally = merged(merging, staging, plan, _not_in_ledger, NEXT, derives=self._is_dressed)
+        beside = not self._size.is_small(events)
+        tally = merged(merging, staging, plan, _not_in_ledger, NEXT, beside=beside, derives=self._is_dressed)
         self._on_done(Done(REPLAY, tally, 0.0))
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import psycopg
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from correlator.pipeline.arrivals import FOLDED
@@ -207,6 +208,8 @@ def _gathered(parcels: Iterable[Parcel]) -> Iterator[Meeting]:
 
 def _stage(meetings: Iterable[Meeting], staging: Staging) -> Tally:
     tally = Tally()
+    context = TaskContext.get()
+    task = context.partitionId() if context is not None else 0
     with ExitStack() as stack:
         connection = stack.enter_context(connection_to(staging.url))
         beside: psycopg.Connection | None = None
@@ -227,7 +230,7 @@ def _stage(meetings: Iterable[Meeting], staging: Staging) -> Tally:
                 else:
                     _count(meeting, tally)
 
-        stage(connection, staging.attempt, rows())
+        stage(connection, staging.attempt, rows(), task=task)
     return tally
 
 

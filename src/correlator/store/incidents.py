@@ -18,7 +18,7 @@ import psycopg
 
 from correlator.rulebook import facts as f
 from correlator.store.fact_rows import BY_NAME
-from correlator.store.staging import Attempt, staged_table, staged_touched
+from correlator.store.staging import Attempt, of_attempt, staged_table, staged_touched
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ def used_at(edge_type: str, row_count: str) -> str:
 
 @lru_cache(maxsize=64)
 def before_merge(slot: str, schema: str) -> tuple[bytes, ...]:
-    """Write down what stands and will change. The only parameter of each is the number of the attempt."""
+    """Write down what stands and will change. The only parameter of each are the numbers of parts."""
     touched = staged_touched(slot)
     runs, results = (staged_table(slot, BY_NAME[table.name]) for table in (f.JOB_RUNS, f.TEST_RESULTS))
     return _encoded(
@@ -73,13 +73,13 @@ def before_merge(slot: str, schema: str) -> tuple[bytes, ...]:
         INSERT INTO {touched} (attempt, kind, id, at)
         SELECT said.attempt, 'r', run.id, NULL
         FROM {runs} AS said JOIN {schema}.job_runs AS run ON run.id = said.id
-        WHERE said.attempt = %s::bigint
+        WHERE said.attempt = ANY (%(parts)s::bigint[])
         """,
         f"""
         INSERT INTO {touched} (attempt, kind, id, at)
         SELECT before.attempt, 'j', run.job_id, run.ended_at
         FROM {touched} AS before JOIN {schema}.job_runs AS run ON run.id = before.id
-        WHERE before.attempt = %s::bigint AND before.kind = 'r' AND run.ended_at IS NOT NULL
+        WHERE before.attempt = ANY (%(parts)s::bigint[]) AND before.kind = 'r' AND run.ended_at IS NOT NULL
           AND {_matters("run", schema)}
         """,
         f"""
@@ -87,7 +87,7 @@ def before_merge(slot: str, schema: str) -> tuple[bytes, ...]:
         SELECT said.attempt, 't', known.test_id, known.event_time
         FROM {results} AS said
         JOIN {schema}.test_results AS known ON known.job_run_id = said.job_run_id AND known.test_id = said.test_id
-        WHERE said.attempt = %s::bigint
+        WHERE said.attempt = ANY (%(parts)s::bigint[])
         """,
     )
 
@@ -103,37 +103,37 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
         f"""
         UPDATE {schema}.lineage_edges AS edge SET used_at = {used}
         FROM {touched} AS before JOIN {schema}.job_runs AS run ON run.id = before.id
-        WHERE before.attempt = %s::bigint AND before.kind = 'r' AND edge.job_run_id = run.id
+        WHERE before.attempt = ANY (%(parts)s::bigint[]) AND before.kind = 'r' AND edge.job_run_id = run.id
           AND edge.used_at IS DISTINCT FROM {used}
         """,
         f"""
         INSERT INTO {touched} (attempt, kind, id, at)
         SELECT said.attempt, 'o', run.id, NULL
         FROM {runs} AS said JOIN {schema}.job_runs AS run ON run.id = said.id
-        WHERE said.attempt = %s::bigint AND (run.has_results OR upper(run.job_type) = 'TEST')
+        WHERE said.attempt = ANY (%(parts)s::bigint[]) AND (run.has_results OR upper(run.job_type) = 'TEST')
         """,
         f"""
         WITH gone AS (
             DELETE FROM {schema}.implied_results AS known USING {touched} AS looking
-            WHERE looking.attempt = %s::bigint AND looking.kind = 'o' AND known.job_run_id = looking.id
+            WHERE looking.attempt = ANY (%(parts)s::bigint[]) AND looking.kind = 'o' AND known.job_run_id = looking.id
             RETURNING looking.attempt, known.test_id, known.event_time
         )
         INSERT INTO {touched} (attempt, kind, id, at) SELECT attempt, 't', test_id, event_time FROM gone
         """,
         f"""
-        WITH this AS (SELECT %s::bigint AS attempt), new AS (
+        WITH new AS (
             INSERT INTO {schema}.implied_results {_implied(touched, schema)}
             RETURNING test_id, event_time
         )
         INSERT INTO {touched} (attempt, kind, id, at)
-        SELECT this.attempt, 't', new.test_id, new.event_time FROM new CROSS JOIN this
+        SELECT (%(parts)s::bigint[])[1], 't', new.test_id, new.event_time FROM new
         """,
         f"""
         INSERT INTO {touched} (attempt, kind, id, at)
         SELECT said.attempt, 't', known.test_id, known.event_time
         FROM {results} AS said
         JOIN {schema}.test_results AS known ON known.job_run_id = said.job_run_id AND known.test_id = said.test_id
-        WHERE said.attempt = %s::bigint AND known.dataset_id IS NOT NULL
+        WHERE said.attempt = ANY (%(parts)s::bigint[]) AND known.dataset_id IS NOT NULL
         """,
         # A run that starts may be the retry of one that failed, or the end of a stream's silence.
         f"""
@@ -146,7 +146,7 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
             WHERE former.job_id = run.job_id AND former.ended_at <= run.started_at
         ))
         FROM {runs} AS said JOIN {schema}.job_runs AS run ON run.id = said.id
-        WHERE said.attempt = %s::bigint AND {_matters("run", schema)}
+        WHERE said.attempt = ANY (%(parts)s::bigint[]) AND {_matters("run", schema)}
         """,
     )
 
@@ -172,9 +172,9 @@ def _implied(touched: str, schema: str) -> str:
         WITH looking AS MATERIALIZED (
             SELECT DISTINCT run.id, run.job_name, run.current_state, run.error_message, run.ended_at, run.event_time,
                    {observes("run", schema)} AS observes
-            FROM this
-            JOIN {touched} AS touched ON touched.attempt = this.attempt AND touched.kind = 'o'
+            FROM {touched} AS touched
             JOIN {schema}.job_runs AS run ON run.id = touched.id
+            WHERE touched.attempt = ANY (%(parts)s::bigint[]) AND touched.kind = 'o'
         ), of_no_dataset AS MATERIALIZED (
             SELECT said.* FROM looking JOIN {schema}.test_results AS said ON said.job_run_id = looking.id
             WHERE said.dataset_id IS NULL AND NOT EXISTS (
@@ -206,7 +206,7 @@ def _implied(touched: str, schema: str) -> str:
 def derive_touched(connection: psycopg.Connection[Any], attempt: Attempt, schema: str) -> Changed:
     """The incidents around all that a batch touched."""
     touched = staged_touched(attempt.slot)
-    subjects = f"SELECT id, min(at) AS at FROM {touched} WHERE attempt = %s::bigint AND kind = '{{}}' GROUP BY id"
+    subjects = f"SELECT id, min(at) AS at FROM {touched} WHERE {of_attempt()} AND kind = '{{}}' GROUP BY id"
     return _derived(connection, schema, subjects.format("t"), subjects.format("j"), attempt.number)
 
 

@@ -14,22 +14,22 @@ from correlator.store.staging import staged_table, staged_touched
 
 @lru_cache(maxsize=64)
 def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
-    """After incidents have written down what was touched. Of each the only parameter is the number of the attempt."""
+    """After incidents have written down what was touched. Of each the only parameter are the numbers of parts."""
     touched = staged_touched(slot)
     edges, runs, results = (
         staged_table(slot, BY_NAME[table.name]) for table in (f.LINEAGE_EDGES, f.JOB_RUNS, f.TEST_RESULTS)
     )
     told = f"""
         SELECT known.test_id AS id, known.dataset_id, known.test_name, known.column_name, known.parameters
-        FROM this
-        JOIN {results} AS result ON result.attempt = this.attempt
+        FROM {results} AS result
         JOIN {schema}.test_results AS known
             ON known.job_run_id = result.job_run_id AND known.test_id = result.test_id AND known.dataset_id IS NOT NULL
+        WHERE result.attempt = ANY (%(parts)s::bigint[])
         UNION ALL
         SELECT implied.test_id, implied.dataset_id, implied.test_name, implied.column_name, implied.parameters
-        FROM this
-        JOIN {touched} AS looking ON looking.attempt = this.attempt AND looking.kind = 'o'
+        FROM {touched} AS looking
         JOIN {schema}.implied_results AS implied ON implied.job_run_id = looking.id
+        WHERE looking.attempt = ANY (%(parts)s::bigint[]) AND looking.kind = 'o'
     """
     mentioned = (
         "CASE WHEN run.facets #>> '{correlator_incidentContext,incidentId}' ~* "
@@ -46,7 +46,7 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
             FROM (
                 SELECT DISTINCT edge.dataset_id, run.job_id, edge.edge_type
                 FROM {edges} AS edge JOIN {schema}.job_runs AS run ON run.id = edge.job_run_id
-                WHERE edge.attempt = %s::bigint
+                WHERE edge.attempt = ANY (%(parts)s::bigint[])
             ) AS said
             WHERE NOT EXISTS (
                 SELECT FROM {schema}.dataset_jobs AS known
@@ -57,9 +57,9 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
             """,
             # By the primary keys of runs: a bulk load has no other indexes. Only what is gone is asked for by its test.
             f"""
-            WITH this AS (SELECT %s::bigint AS attempt), gone AS MATERIALIZED (
-                SELECT touched.id FROM {touched} AS touched JOIN this ON this.attempt = touched.attempt
-                WHERE touched.kind = 't'
+            WITH gone AS MATERIALIZED (
+                SELECT touched.id FROM {touched} AS touched
+                WHERE touched.attempt = ANY (%(parts)s::bigint[]) AND touched.kind = 't'
                 EXCEPT
                 SELECT said.id FROM ({told}) AS said
             )
@@ -68,7 +68,6 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
               AND NOT EXISTS (SELECT FROM {schema}.standing_results AS said WHERE said.test_id = gone.id)
             """,
             f"""
-            WITH this AS (SELECT %s::bigint AS attempt)
             INSERT INTO {schema}.data_tests (id, dataset_id, test_name, column_name, parameters)
             SELECT DISTINCT ON (said.id) said.id, said.dataset_id, said.test_name, said.column_name, said.parameters
             FROM ({told}) AS said
@@ -80,7 +79,7 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
             WITH said AS MATERIALIZED (
                 SELECT run.id, {mentioned} AS failure_id
                 FROM {runs} AS staged JOIN {schema}.job_runs AS run ON run.id = staged.id
-                WHERE staged.attempt = %s::bigint AND staged.facet_orders ? 'correlator_incidentContext'
+                WHERE staged.attempt = ANY (%(parts)s::bigint[]) AND staged.facet_orders ? 'correlator_incidentContext'
             ), gone AS (
                 DELETE FROM {schema}.incident_mentions AS known USING said
                 WHERE known.job_run_id = said.id AND known.failure_id IS DISTINCT FROM said.failure_id

@@ -6,14 +6,16 @@ would not change is not written to, nor locked: a batch that is repeated leaves 
     prepare(connection, source)                when the pipeline starts on a source
     attempt = begin(connection, source)        for each attempt at a batch
     stage(connection, attempt, rows)           in each task
-    merge(connection, attempt, batch)          when all tasks are done
+    merge(connection, attempt, batch)          when all tasks are done; or `merge_beside`, while they go on
     sweep(connection, attempt)                 when that is committed
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -37,10 +39,14 @@ from correlator.store.fact_rows import (
     sql_name,
 )
 from correlator.store.incidents import Changed, after_merge, before_merge, derive_touched, used_at
-from correlator.store.staging import Attempt, staged_rejects, staged_table
+from correlator.store.staging import Attempt, of_attempt, parts, staged_rejects, staged_table
 
 # Any number will do that nobody else locks in this database.
 _LOCK: Final = 40_172_831
+_LOOK_EVERY_S: Final = 0.1
+"""For parts that are whole, while others are still staged."""
+
+Staged = TypeVar("Staged")
 
 
 FACTS: Final = "facts"
@@ -99,6 +105,9 @@ class StagingLostError(Exception):
     """What was staged is no longer there, or no longer what is to be merged. The batch has to be staged again."""
 
 
+Follow: TypeAlias = Callable[[psycopg.Connection[Any], "Merged"], None]
+
+
 def merge(
     connection: psycopg.Connection[Any],
     attempt: Attempt,
@@ -106,7 +115,7 @@ def merge(
     schema: str = "facts",
     *,
     derives: bool = True,
-    then: Callable[[psycopg.Connection[Any], "Merged"], None] | None = None,
+    then: Follow | None = None,
 ) -> None:
     """Merge what was staged, and enter the batch into the ledger, if it is to be there: all of it or nothing.
 
@@ -114,33 +123,97 @@ def merge(
     the transaction, if there is anything that may concern it.
     """
     with connection.transaction():
-        lock_merges(connection, schema)
-        if connection.execute(_IS_CURRENT, msgspec.structs.asdict(attempt), prepare=True).rowcount == 0:
+        merging = _Merging(connection, attempt, schema)
+        merging.take(parts(connection, attempt), batch)
+        merging.finish(derives, then)
+
+
+def merge_beside(
+    connection: psycopg.Connection[Any],
+    attempt: Attempt,
+    staging: Callable[[], Staged],
+    batch_of: Callable[[Staged], Batch | None],
+    schema: str = "facts",
+    *,
+    derives: bool = True,
+    then: Follow | None = None,
+) -> Staged:
+    """The same while `staging` goes on: part by part as tasks have finished theirs, still in one transaction.
+
+    One connection merges, and that is one core: the others would have to wait for it.
+    """
+    stop = threading.Event()
+    with connection.transaction(), ThreadPoolExecutor(1, "merge") as pool:
+        merging = _Merging(connection, attempt, schema)
+        rounds = pool.submit(merging.take_as_they_come, stop)
+        try:
+            staged = staging()
+        except BaseException:
+            connection.cancel_safe()
+            raise
+        finally:
+            stop.set()
+        rounds.result()
+        merging.take(parts(connection, attempt), batch_of(staged))
+        merging.finish(derives, then)
+    return staged
+
+
+class _Merging:
+    """A merge on its way, within a transaction."""
+
+    def __init__(self, connection: psycopg.Connection[Any], attempt: Attempt, schema: str) -> None:
+        self._connection = connection
+        self._attempt = attempt
+        self._schema = schema
+        self._taken: set[int] = set()
+
+    def take_as_they_come(self, stop: threading.Event) -> None:
+        while not stop.wait(_LOOK_EVERY_S):
+            there = parts(self._connection, self._attempt)
+            if there - self._taken:
+                self.take(there)
+
+    def take(self, there: Collection[int], batch: Batch | None = None) -> None:
+        """Merge the parts that were not merged yet, and enter a batch of which these are the last."""
+        connection, numbers = self._connection, sorted(set(there) - self._taken)
+        if not self._taken:
+            lock_merges(connection, self._schema)
+            connection.execute(_SETTINGS, prepare=True)
+        self._check(batch)
+        # All at once: over a network every question and answer would cost more than a small batch's work.
+        with connection.pipeline():
+            connection.execute(_ROUND, prepare=True)
+            for statement in statements(self._attempt.slot, self._schema) if numbers else ():
+                connection.execute(statement, {"parts": numbers}, prepare=True)
+            if batch is not None:
+                _enter(connection, self._attempt, batch)
+        self._taken.update(numbers)
+
+    def _check(self, batch: Batch | None) -> None:
+        if self._connection.execute(_IS_CURRENT, msgspec.structs.asdict(self._attempt), prepare=True).rowcount == 0:
             which = "A batch" if batch is None else f"Batch {batch.batch_id} of {batch.source}"
             raise StagingLostError(
                 f"{which} was not merged: what was staged for it is gone, because the database was restarted, or "
                 "because another process has begun with the same source. Nothing was changed; the batch has to be "
                 "tried again."
             )
-        # All at once: over a network every question and answer would cost more than a small batch's work.
-        with connection.pipeline():
-            connection.execute(_SETTINGS, prepare=True)
-            for statement in statements(attempt.slot, schema):
-                connection.execute(statement, [attempt.number], prepare=True)
-            if batch is not None:
-                _enter(connection, attempt, batch)
-        if derives:
-            changed = derive_touched(connection, attempt, schema)
-            if then is not None:
-                renamed, concerned = _renamed(connection, attempt), _concerned(connection, attempt, schema)
-                if changed or renamed or concerned:
-                    then(connection, Merged(schema, changed, renamed, concerned))
+
+    def finish(self, derives: bool, then: Follow | None) -> None:  # noqa: FBT001 - passed on
+        if not derives:
+            return
+        connection, attempt, schema = self._connection, self._attempt, self._schema
+        changed = derive_touched(connection, attempt, schema)
+        if then is not None:
+            renamed, concerned = _renamed(connection, attempt), _concerned(connection, attempt, schema)
+            if changed or renamed or concerned:
+                then(connection, Merged(schema, changed, renamed, concerned))
 
 
 def _renamed(connection: psycopg.Connection[Any], attempt: Attempt) -> tuple[UUID, ...]:
     query = f"""
         SELECT DISTINCT id FROM {staged_table(attempt.slot, BY_NAME[f.DATASETS.name])}
-        WHERE attempt = %s::bigint AND (symlinks_order IS NOT NULL OR EXISTS (SELECT FROM kept.dataset_patterns))
+        WHERE {of_attempt()} AND (symlinks_order IS NOT NULL OR EXISTS (SELECT FROM kept.dataset_patterns))
     """  # noqa: S608
     return tuple(id_ for (id_,) in connection.execute(query.encode(), [attempt.number], prepare=True))
 
@@ -155,7 +228,7 @@ def _concerned(connection: psycopg.Connection[Any], attempt: Attempt, schema: st
             SELECT staged.first_event_at AS at, run.parent_job_run_id
             FROM {staged_table(attempt.slot, BY_NAME[f.JOB_RUNS.name])} AS staged
             JOIN {schema}.job_runs AS run ON run.id = staged.id
-            WHERE staged.attempt = %s::bigint
+            WHERE {of_attempt("staged")}
         ), since AS MATERIALIZED (SELECT min(at) AS at FROM said)
         (SELECT incident.id FROM since CROSS JOIN LATERAL (
             SELECT id FROM {schema}.incidents WHERE opened_at >= since.at ORDER BY opened_at, id LIMIT 1000
@@ -209,6 +282,8 @@ SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 
        set_config('work_mem', '64MB', true)
 """
 
+_ROUND: Final = "SELECT set_config('correlator.round_began', extract(epoch FROM clock_timestamp())::text, true)"
+
 # A batch that is repeated takes the place of itself, in the totals too.
 _LEDGER: Final = """
 WITH before AS (
@@ -222,7 +297,8 @@ WITH before AS (
     VALUES (
         %(query_id)s, %(batch_id)s, %(source)s, %(read)s, %(applied)s, %(duplicates)s, %(rejected)s,
         %(first_position)s, %(last_position)s, %(offsets)s::jsonb,
-        %(seconds)s + extract(epoch FROM clock_timestamp() - now()), now()
+        %(seconds)s + extract(epoch FROM clock_timestamp()) - current_setting('correlator.round_began')::float8,
+        clock_timestamp()
     )
     ON CONFLICT (query_id, batch_id) DO UPDATE SET
         source = excluded.source, read = excluded.read, applied = excluded.applied, duplicates = excluded.duplicates,
@@ -263,7 +339,7 @@ ON CONFLICT (source, reader, origin) DO UPDATE SET
 # A batch that is repeated, and one that another checkpoint begins further back, has been read before.
 _READER: Final = """
 INSERT INTO kept.log_readers AS known (reader, position) VALUES (%s, %s)
-ON CONFLICT (reader) DO UPDATE SET position = excluded.position, read_at = now()
+ON CONFLICT (reader) DO UPDATE SET position = excluded.position, read_at = clock_timestamp()
 WHERE known.position < excluded.position
 """
 
@@ -275,7 +351,7 @@ def _keep_rejects(slot: str) -> str:
         WITH added AS (
             INSERT INTO kept.rejected_events (arrival, {columns})
             SELECT DISTINCT ON (arrival) arrival, {columns}
-            FROM {staged_rejects(slot)} WHERE attempt = %s::bigint ORDER BY arrival
+            FROM {staged_rejects(slot)} WHERE {of_attempt()} ORDER BY arrival
             ON CONFLICT (arrival) WHERE arrival IS NOT NULL DO NOTHING
             RETURNING kept_bytes
         )
@@ -287,7 +363,7 @@ def _keep_rejects(slot: str) -> str:
 
 @lru_cache(maxsize=64)
 def statements(slot: str, schema: str) -> tuple[bytes, ...]:
-    """The whole merge, each statement with the number of the attempt for its only parameter."""
+    """The whole merge, each statement with the numbers of parts for its only parameter."""
     made = [_restate_runs(slot, schema)]
     made += [_merge(slot, schema, table) for table in FACT_TABLES]
     made += [_merge(slot, schema, COLUMN_MAPPINGS), _merge_mappings_of_runs(slot, schema)]
@@ -300,7 +376,7 @@ def _said(slot: str, table: FactTable) -> str:
     key = ", ".join(table.sorted_by)
     return (
         f"SELECT DISTINCT ON ({key}) {', '.join(_names(table.columns))} "  # noqa: S608  (names of our own)
-        f"FROM {staged_table(slot, table)} WHERE attempt = %s::bigint ORDER BY {key}"
+        f"FROM {staged_table(slot, table)} WHERE attempt = ANY (%(parts)s::bigint[]) ORDER BY {key}"
     )
 
 
@@ -529,7 +605,7 @@ def _merge_mappings_of_runs(slot: str, schema: str) -> str:
         USING (
             WITH counted AS MATERIALIZED (
                 SELECT job_run_id, mapping_ids, count(*) OVER (PARTITION BY job_run_id) AS parts
-                FROM {staged} WHERE attempt = %s::bigint
+                FROM {staged} WHERE attempt = ANY (%(parts)s::bigint[])
             )
             SELECT job_run_id, mapping_ids FROM counted WHERE parts = 1
             UNION ALL

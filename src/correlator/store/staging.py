@@ -32,11 +32,20 @@ PATIENCE_MS: Final = 2_000
 """How long a sweep waits for a task that was given up and still copies."""
 
 
+PARTS: Final = 2**16
+"""An attempt has room for so many parts."""
+
+
 class Attempt(msgspec.Struct, frozen=True):
     """One attempt at a batch of a source. Tasks are given it, wherever they run."""
 
     slot: str
     number: int
+    """Every row that is staged carries it, or one of the numbers after it: see `part`."""
+
+    def part(self, task: int) -> int:
+        """What a task writes beside its rows, so that they can be merged while others still copy theirs."""
+        return self.number + task % PARTS
 
 
 def prepare(connection: psycopg.Connection[Any], source: str) -> None:
@@ -54,7 +63,7 @@ def begin(connection: psycopg.Connection[Any], source: str) -> Attempt:
     The database remembers it where it keeps what is staged. A crash of the server, or a change to its standby, empties
     both, and then `merge` finds the attempt gone.
     """
-    attempt = Attempt(_slot(source), secrets.randbits(63))
+    attempt = Attempt(_slot(source), secrets.randbits(47) * PARTS)
     with connection.transaction():
         connection.execute(_BEGIN, msgspec.structs.asdict(attempt))
     return attempt
@@ -71,19 +80,36 @@ def stage(
     attempt: Attempt,
     rows: Iterable[FactRow],
     most_bytes: int = MOST_HELD_BYTES,
+    *,
+    task: int = 0,
 ) -> int:
-    """Copy rows into staging, in one transaction, and say how many.
+    """Copy rows into staging as one part of it, in one transaction, and say how many.
 
     Every key but those of column edges comes once: rows of one key are folded before they are staged. When a task is
     tried again its rows may be there twice.
     """
-    staged = _Staged(attempt)
+    part = attempt.part(task)
+    staged = _Staged(attempt.slot, part)
     with connection.transaction():
         for table, key, row in rows:
             if staged.add(table.name, key, row) > most_bytes:
                 staged.copy(connection)
         staged.copy(connection)
+        is_whole = f"INSERT INTO {staged_touched(attempt.slot)} (attempt, kind) VALUES (%s, 'p')"  # noqa: S608
+        connection.execute(is_whole.encode(), [part])
     return staged.rows
+
+
+def parts(connection: psycopg.Connection[Any], attempt: Attempt) -> set[int]:
+    """The numbers of those that are there, whole."""
+    staged = staged_touched(attempt.slot)
+    query = f"SELECT DISTINCT attempt FROM {staged} WHERE {of_attempt()} AND kind = 'p'"  # noqa: S608
+    return {part for (part,) in connection.execute(query.encode(), [attempt.number], prepare=True)}
+
+
+def of_attempt(row: str = "") -> str:
+    """Whether a row that was staged belongs to an attempt, whatever its part, in SQL. The parameter is its number."""
+    return f"{row}{'.' if row else ''}attempt / {PARTS} = %s::bigint / {PARTS}"
 
 
 def stage_rejects(
@@ -101,12 +127,10 @@ def stage_rejects(
 class _Staged:
     """Rows on their way into staging, as records of a binary COPY."""
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, slot: str, part: int) -> None:
         self.rows = 0
-        self._slot = attempt.slot
-        self._encoders = {
-            name: partial(encode, BY_NAME[name].head(attempt.number)) for name, encode in _encoders().items()
-        }
+        self._slot = slot
+        self._encoders = {name: partial(encode, BY_NAME[name].head(part)) for name, encode in _encoders().items()}
         self._records: dict[str, list[bytes]] = {name: [] for name in BY_NAME}
         self._size = 0
         self._mappings = ColumnMappings()

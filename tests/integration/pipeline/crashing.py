@@ -32,11 +32,12 @@ def replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable
     setattr(owner, name, make(getattr(owner, name)))
 
 
-def before(owner: Any, name: str) -> None:
-    replace(owner, name, lambda _: lambda *_, **__: die())
+def before(owner: Any, *names: str) -> None:
+    for name in names:
+        replace(owner, name, lambda _: lambda *_, **__: die())
 
 
-def after(owner: Any, name: str) -> None:
+def after(owner: Any, *names: str) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def replaced(*args: Any, **kwargs: Any) -> None:
             original(*args, **kwargs)
@@ -44,7 +45,8 @@ def after(owner: Any, name: str) -> None:
 
         return replaced
 
-    replace(owner, name, make)
+    for name in names:
+        replace(owner, name, make)
 
 
 def while_tasks_stage() -> None:
@@ -86,14 +88,15 @@ def in_the_middle_of_the_merge() -> None:
 
 def before_the_merge_is_committed() -> None:
     def make(whole: Callable[..., None]) -> Callable[..., None]:
-        def replaced(connection: psycopg.Connection, *args: Any) -> None:
+        def replaced(connection: psycopg.Connection, *args: Any, **how: Any) -> None:
             with connection.transaction():
-                whole(connection, *args)
+                whole(connection, *args, **how)
                 die()
 
         return replaced
 
     replace(fact_sink, "merge", make)
+    replace(fact_sink, "merge_beside", make)
 
 
 def while_the_archive_is_written() -> None:
@@ -126,7 +129,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "after the tasks": lambda: before(fact_sink, "merge"),
     "in the middle of the merge": in_the_middle_of_the_merge,
     "before the merge is committed": before_the_merge_is_committed,
-    "after the merge is committed": lambda: after(fact_sink, "merge"),
+    "after the merge is committed": lambda: after(fact_sink, "merge", "merge_beside"),
     "before Spark commits the batch": lambda: after(driver.Query, "_take"),
     "while the archive is written": while_the_archive_is_written,
     "before the archive's row": lambda: before(archive.Archive, "enter"),

@@ -119,7 +119,9 @@ def test_a_first_batch_however_large_finds_every_row_by_its_primary_key(connecti
 
     used = {}
     for statement in statements(attempt.slot, "facts"):
-        (((plan,),),) = connection.execute(b"EXPLAIN (FORMAT json) " + statement, [attempt.number]).fetchall()
+        (((plan,),),) = connection.execute(
+            b"EXPLAIN (FORMAT json) " + statement, {"parts": [attempt.number]}
+        ).fetchall()
         if plan["Plan"].get("Operation") == "Merge":
             used[plan["Plan"]["Relation Name"]] = set(indexes(plan["Plan"], "standing"))
 
