@@ -18,14 +18,9 @@ from correlator.cli.incidents import STATUS_COLOURS, moment
 from correlator.cli.options import with_settings
 from correlator.cli.report import printable
 from correlator.config import CommonSettings
-from correlator.correlation.incident_detail import (
-    AffectedTold,
-    CandidateTold,
-    IncidentDetail,
-    StepTold,
-    incident_detail,
-)
+from correlator.correlation.incident_detail import AffectedTold, IncidentDetail, StepTold, incident_detail
 from correlator.correlation.life import UnknownIncidentError
+from correlator.correlation.summaries import CandidateTold
 from correlator.store.moments import read_any_moment
 
 _MOST_ALTERNATIVES: Final = 4

@@ -47,6 +47,11 @@ class Run(msgspec.Struct, frozen=True, eq=False):
         return Kin(self.id.bytes, self.parent.bytes, (self.parent if self.root is None else self.root).bytes)
 
     @property
+    def last_moment(self) -> datetime:
+        """When it ended, as far as is known."""
+        return self.ended_at or self.started_at
+
+    @property
     def is_long(self) -> bool:
         return self.processing_type.upper() in LONG_RUNNING
 

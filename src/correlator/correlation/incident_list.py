@@ -11,21 +11,15 @@ import msgspec
 import psycopg
 from msgspec import Meta
 
+from correlator.correlation.called import DatasetName, JobName, names_of
 from correlator.correlation.failing import failed_versions
 from correlator.correlation.history import History
 from correlator.correlation.ignored import Ignored, sql_of_datasets, sql_of_jobs
-from correlator.correlation.incident_detail import (
-    CauseTold,
-    DatasetName,
-    JobName,
-    Kind,
-    RunTold,
-    named_cause,
-    names_of,
-)
+from correlator.correlation.incident_detail import Kind, RunTold
 from correlator.correlation.incidents import Incident, explained
 from correlator.correlation.life import Status, standings
 from correlator.correlation.owners import first_owner, owners_of_datasets, owners_of_jobs
+from correlator.correlation.summaries import CauseTold, named_cause
 from correlator.rulebook.identity import dataset_key
 
 Sort: TypeAlias = Literal["-opened_at", "opened_at", "-last_failed_at", "last_failed_at"]

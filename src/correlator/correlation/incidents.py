@@ -7,9 +7,13 @@ from uuid import UUID
 
 import msgspec
 
-from correlator.correlation.causes import Explanation, Failure, explain
-from correlator.correlation.history import History, Use, Version
+from correlator.correlation.case import Failure, attempt
+from correlator.correlation.causes import Explanation, explain
+from correlator.correlation.history import History, Use
 from correlator.correlation.questions import Question, question
+
+_LOOKED_BACK: Final = 20
+"""Runs of a job among which the last good one is looked for."""
 
 
 class Incident(msgspec.Struct, frozen=True):
@@ -101,43 +105,18 @@ def _of_runs(history: History, incidents: Sequence[Incident]) -> dict[UUID, Fail
     """A run that failed: what it would have written, against what the job wrote when it last ended well."""
     if not incidents:
         return {}
-    last = {
-        one.id: good
-        for one in incidents
-        for good in [
-            next(
-                (
-                    run
-                    for run in history.last_ended([(one.subject_id, one.opened_at)], 20)[one.subject_id, one.opened_at]
-                    if run.state == "COMPLETE"
-                ),
-                None,
-            )
-        ]
-    }
+    asked = [(one.subject_id, one.opened_at) for one in incidents]
+    ended = history.last_ended(asked, _LOOKED_BACK)
+    last = {key: next((run for run in runs if run.state == "COMPLETE"), None) for key, runs in ended.items()}
     runs = history.runs([one.job_run_id for one in incidents])
     outputs = history.outputs([*runs, *(run.id for run in last.values() if run is not None)])
     found = {}
-    for one in incidents:
-        good = last[one.id]
-        made = [
-            Version(
-                out.dataset,
-                run.id,
-                run.ended_at or run.started_at,
-                out.name,
-                out.row_count,
-                out.byte_size,
-                None,
-                "attempt",
-            )
-            for run in (runs.get(one.job_run_id), good)
-            if run is not None
-            for out in outputs[run.id][:1]
-        ]
-        if made:
-            well = made[1] if len(made) > 1 else None
-            found[one.id] = Failure(Question("run", ""), made[0].dataset, made[0], well, one.opened_at)
+    for one, key in zip(incidents, asked, strict=True):
+        failed, well = runs.get(one.job_run_id), last[key]
+        bad = None if failed is None else attempt(failed, outputs[failed.id])
+        good = None if well is None else attempt(well, outputs[well.id])
+        if bad is not None:
+            found[one.id] = Failure(Question("run", ""), bad.dataset, bad, good, one.opened_at)
     return found
 
 

@@ -8,8 +8,8 @@ import msgspec
 import psycopg
 from msgspec import Meta
 
+from correlator.correlation.called import DatasetName, names_of
 from correlator.correlation.history import History, Use, Version
-from correlator.correlation.incident_detail import DatasetName, names_of
 from correlator.correlation.reds import reds
 from correlator.correlation.walk import walk
 from correlator.rulebook.identity import dataset_key

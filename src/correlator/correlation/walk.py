@@ -40,13 +40,19 @@ class Trace(msgspec.Struct):
     written: dict[UUID, list[Version]] = msgspec.field(default_factory=dict)
     """What these runs wrote that went into the start."""
     steps: list[Step] = msgspec.field(default_factory=list)
+    of_reader: dict[UUID, list[Step]] = msgspec.field(default_factory=dict)
+    """The same, by the run that read."""
     columns: dict[UUID, frozenset[str] | None] = msgspec.field(default_factory=dict)
     """Of each dataset the columns that went into those asked for; None for all of them, or for not known."""
     is_cut: bool = False
     """Whether there is more than the limits allowed."""
 
     def reads_of(self, run: UUID) -> list[Step]:
-        return [step for step in self.steps if step.use.reader == run]
+        return self.of_reader.get(run, [])
+
+    def take(self, step: Step) -> None:
+        self.steps.append(step)
+        self.of_reader.setdefault(step.use.reader, []).append(step)
 
 
 def walk(
@@ -81,7 +87,7 @@ def walk(
         frontier = [{} for _ in traces]
         for (number, use), version in zip(asked, bound, strict=True):
             trace = traces[number]
-            trace.steps.append(Step(use, version, distance))
+            trace.take(Step(use, version, distance))
             if version is None:
                 continue
             if len(trace.distances) >= limits.runs and version.run not in trace.distances:

@@ -1,0 +1,64 @@
+"""Runs that may be the cause, with what speaks for each."""
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from correlator.correlation.history import Run
+
+PER_STEP: Final = 0.97
+"""What is left of a score with every job in between: of two that say the same the nearer is meant."""
+VISIBLE: Final = 0.3
+"""What scores less is hardly a reason."""
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    kind: str
+    subject: str
+    """A job, a run or a dataset, by its name."""
+    before: str | None
+    after: str | None
+    sentence: str
+
+
+class Candidate(msgspec.Struct):
+    job_id: UUID
+    namespace: str
+    name: str
+    run: Run | None
+    """None for a run that is missing."""
+    distance: int
+    score: float = 0.0
+    evidence: list[Evidence] = msgspec.field(default_factory=list)
+    reasons: list[str] = msgspec.field(default_factory=list)
+    """Why it ranks where it does, beyond the evidence."""
+
+
+_Key: TypeAlias = tuple[str, UUID]
+
+
+class Candidates:
+    """Each run, and of each job the run that is missing, once."""
+
+    def __init__(self, found: Iterable[Candidate] = ()) -> None:
+        self._found: dict[_Key, Candidate] = {}
+        for candidate in found:
+            self.add(candidate)
+
+    def add(self, candidate: Candidate) -> None:
+        """What is said twice is not twice as sure."""
+        key = ("missing", candidate.job_id) if candidate.run is None else ("run", candidate.run.id)
+        known = self._found.setdefault(key, candidate)
+        if known is candidate:
+            return
+        known.score = max(known.score, candidate.score)
+        told = {evidence.sentence for evidence in known.evidence}
+        if not any(evidence.kind == "run_failed" for evidence in known.evidence):
+            known.evidence = [e for e in candidate.evidence if e.sentence not in told] + known.evidence
+
+    def ranked(self) -> list[Candidate]:
+        return sorted(
+            self._found.values(), key=lambda c: (-c.score, c.distance, c.namespace, c.name, str(c.run and c.run.id))
+        )

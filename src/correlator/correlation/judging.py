@@ -1,0 +1,282 @@
+"""What the findings about a run amount to: effects that nothing above it explains, and changes that may have made them.
+
+A change alone is weak, because many harmless ones happen every day; a change with an effect is strong.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from correlator.correlation.candidates import PER_STEP, VISIBLE, Candidate, Evidence
+from correlator.correlation.case import Case
+from correlator.correlation.changes import CodeChange, MetricChange, SettingChange
+from correlator.correlation.findings import Findings
+from correlator.correlation.passed_on import PassedOn
+from correlator.correlation.phrases import count, said, span
+from correlator.correlation.usual import Oddity
+
+_EXPLAINED: Final = 0.12
+"""What is left of an effect that the inputs account for."""
+_EXTREME: Final = 1.2
+"""Less than a third, or more than three times."""
+_MUCH: Final = 8.0
+"""Times as much, or as little: nobody tunes a setting by that."""
+
+Setting: TypeAlias = tuple[str, str, str]
+"""Facet, path, value."""
+
+
+class Signs(msgspec.Struct):
+    """What speaks for a run, in words and in weights."""
+
+    weights: list[tuple[str, float]] = msgspec.field(default_factory=list)
+    """By the names of `questions.FIT`."""
+    evidence: list[Evidence] = msgspec.field(default_factory=list)
+    reasons: list[str] = msgspec.field(default_factory=list)
+
+    def add(self, *others: "Signs") -> None:
+        for other in others:
+            self.weights += other.weights
+            self.evidence += other.evidence
+            self.reasons += other.reasons
+
+    def strengths(self, case: Case) -> list[float]:
+        return [strength * case.fit(name) for name, strength in self.weights]
+
+
+def judged(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn, least: float) -> Iterator[Candidate]:
+    """All runs as candidates. `least` is the effect of what did not come, if anything."""
+    effects = {run: _effects(case, found, passed_on) for run, found in findings.items() if found.is_new}
+    strongest = {run: max(signs.strengths(case), default=0.0) for run, signs in effects.items()}
+    shared = Counter(
+        (change.facet, change.path, change.after) for found in findings.values() for change in found.settings
+    )
+    first, second, *_ = [*sorted([*strongest.values(), least], reverse=True), 0.0]
+    for run, found in findings.items():
+        if run not in effects:
+            yield _known(found)
+            continue
+        elsewhere = second if strongest[run] == first else first
+        yield _judged(case, found, effects[run], _changes(case, found, shared), elsewhere)
+
+
+def _known(found: Findings) -> Candidate:
+    candidate = _candidate(found)
+    candidate.reasons.append("it was there when the test passed")
+    candidate.score = 0.01 * PER_STEP**found.distance
+    return candidate
+
+
+def _candidate(found: Findings) -> Candidate:
+    return Candidate(found.run.job_id, found.run.namespace, found.run.name, found.run, found.distance)
+
+
+def _judged(case: Case, found: Findings, effects: Signs, changes: Signs, elsewhere: float) -> Candidate:
+    candidate = _candidate(found)
+    parts = effects.strengths(case)
+    strongest = max(parts, default=0.0)
+    has_effect = strongest > VISIBLE
+    # A change without an effect is less likely where another has one.
+    doubt = 1.0 if has_effect else 1 - 0.6 * elsewhere
+    if parts and strongest < VISIBLE and (found.volumes or found.metrics):
+        # What is odd about it came from elsewhere.
+        doubt *= 0.6
+    parts += [strength * doubt for strength in changes.strengths(case)]
+    candidate.evidence = [*_failed(found), *effects.evidence, *changes.evidence, *_slow(found)]
+    candidate.reasons = [*effects.reasons, *changes.reasons]
+    if has_effect and changes.weights:
+        parts.append(0.5)
+        candidate.reasons.append("what changed goes with an effect")
+    if found.is_partial:
+        parts.append(0.85 * case.fit("failed"))
+    if found.duration is not None:
+        parts.append(0.05)
+    parts.append(0.06 if found.distance == 0 else 0.02)
+    score = 0.0
+    for part in parts:
+        score = _or(score, part)
+    if _reach_of(case, found.run.id) == frozenset():
+        score *= 0.3
+        candidate.reasons.append("nothing of it is said to reach the column")
+    candidate.score = score * PER_STEP**found.distance
+    return candidate
+
+
+def _reach_of(case: Case, run: UUID) -> frozenset[str] | None:
+    """The columns of what a run wrote that went into the one that is tested; None for not known."""
+    reached: frozenset[str] = frozenset()
+    for version in case.bad.written[run]:
+        columns = case.bad.columns.get(version.dataset)
+        if columns is None:
+            return None
+        reached |= columns
+    return reached
+
+
+def _failed(found: Findings) -> Iterator[Evidence]:
+    if found.is_partial:
+        run = found.run
+        sentence = f"{run.name} ended with {run.state}{said(run.error_message)}"
+        yield Evidence("run_failed", run.name, "COMPLETE", run.state, sentence)
+
+
+def _slow(found: Findings) -> Iterator[Evidence]:
+    if found.duration is not None:
+        before, after = span(found.duration.usual), span(found.duration.amount)
+        yield Evidence("duration", found.run.name, before, after, f"it took {after}, usually {before}")
+
+
+def judged_between(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn) -> Iterator[Candidate]:
+    """Where more than one run of a job went into what the next job read: those before the last may be the odd ones."""
+    for found in findings.values():
+        for dataset, (past, odd) in found.between.items():
+            run = case.run(past.id)
+            candidate = Candidate(run.job_id, run.namespace, run.name, run, found.distance)
+            candidate.evidence.append(_volume_evidence(case, dataset, "rows", odd))
+            fit = case.fit(_direction(odd))
+            if abs(odd.log_ratio) > _EXTREME:
+                fit = max(fit, case.fit("broken"))
+            strength = 0.8 * odd.strength * fit * (_EXPLAINED if passed_on.volume(found.run.id, odd) else 1.0)
+            candidate.score = strength * PER_STEP**found.distance
+            yield candidate
+
+
+# Effects
+
+
+def _effects(case: Case, found: Findings, passed_on: PassedOn) -> Signs:
+    reach = _reach_of(case, found.run.id)
+    signs = Signs()
+    for dataset, (word, odd) in found.volumes.items():
+        signs.add(_volume(case, dataset, word, odd, passed_on.volume(found.run.id, odd)))
+    for dataset in found.schemas:
+        signs.add(_schema(case, found, dataset, passed_on, reach))
+    for dataset, changes in found.metrics.items():
+        for change in changes:
+            explained = passed_on.metric(found.run.id, change.what)
+            signs.add(_metric(case, dataset, change, explained, reach))
+    if found.unchanged:
+        signs.add(_unchanged(found, is_old=passed_on.is_old(found.run.id)))
+    return signs
+
+
+def _volume(case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | None) -> Signs:
+    signs = Signs(evidence=[_volume_evidence(case, dataset, word, odd, explained)])
+    signs.weights.append((_direction(odd), odd.strength * (_EXPLAINED if explained else 0.85)))
+    if explained:
+        signs.reasons.append("the amount was passed on, not caused here")
+    elif abs(odd.log_ratio) > _EXTREME:
+        signs.weights.append(("broken", 0.6))
+    return signs
+
+
+def _volume_evidence(case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | None = None) -> Evidence:
+    share = f"{odd.amount / max(odd.usual, 1):.0%} of what is usual"
+    sentence = f"{count(odd.amount)} {word} written, {share}" + (f"; {explained} accounts for it" if explained else "")
+    return Evidence("volume", case.names.get(dataset, ""), count(odd.usual), count(odd.amount), sentence)
+
+
+def _direction(odd: Oddity) -> str:
+    return "less" if odd.score < 0 else "more"
+
+
+def _schema(case: Case, found: Findings, dataset: UUID, passed_on: PassedOn, reach: frozenset[str] | None) -> Signs:
+    change = found.schemas[dataset]
+    words = [f"{name} is gone" for name in change.removed]
+    words += [f"{name} is {after}, was {before}" for name, before, after in change.retyped]
+    words += [f"{name} is new" for name in change.added]
+    explained = passed_on.schema(found.run.id, change)
+    evidence = Evidence(
+        "schema",
+        case.names.get(dataset, ""),
+        ", ".join([*change.removed, *(f"{name}: {before}" for name, before, _ in change.retyped)]),
+        ", ".join([*change.added, *(f"{name}: {after}" for name, _, after in change.retyped)]),
+        f"schema changed: {', '.join(words)}" + (f"; {explained} had changed so before" if explained else ""),
+    )
+    if not change.broken:
+        return Signs([("schema", 0.08)], [evidence])
+    if explained:
+        return Signs([("schema", 0.85 * _EXPLAINED)], [evidence], ["the column vanished further upstream"])
+    hits = reach is None or bool(reach & change.broken) or case.failure.question.column in change.broken
+    return Signs([("schema", 0.85 if hits else 0.4)], [evidence])
+
+
+def _metric(
+    case: Case, dataset: UUID, change: MetricChange, explained: str | None, reach: frozenset[str] | None
+) -> Signs:
+    words = "of it are null" if change.what == "nulls" else "on average"
+    before, after = (
+        f"{value:.1%}" if change.what == "nulls" else f"{value:,.4g}" for value in (change.before, change.after)
+    )
+    sentence = f"{change.column}: {after} {words}, was {before}" + (f"; so it was in {explained}" if explained else "")
+    evidence = Evidence(change.what, f"{case.names.get(dataset, '')}.{change.column}", before, after, sentence)
+    hits = reach is None or change.column in reach or change.column == case.failure.question.column
+    return Signs([(change.what, (0.85 if hits else 0.3) * (_EXPLAINED if explained else 1.0))], [evidence])
+
+
+def _unchanged(found: Findings, *, is_old: bool) -> Signs:
+    evidence = [Evidence("unchanged", found.run.name, None, None, sign.sentence) for sign in found.unchanged]
+    strength = 0.8 if any(sign.is_certain for sign in found.unchanged) else 0.5
+    if is_old:
+        return Signs([("stale", strength * _EXPLAINED)], evidence, ["what it read had not changed either"])
+    return Signs([("stale", strength)], evidence)
+
+
+# Changes
+
+
+def _changes(case: Case, found: Findings, shared: Mapping[Setting, int]) -> Signs:
+    signs = _code(case, found)
+    signs.add(_settings(found, shared))
+    return signs
+
+
+def _code(case: Case, found: Findings) -> Signs:
+    reach = _reach_of(case, found.run.id)
+    wanted = {name.lower() for name in reach or ()} | {case.failure.question.column.lower()} - {""}
+    signs = Signs()
+    strengths = []
+    for change in found.code:
+        signs.evidence.append(Evidence("code", found.run.name, change.before, change.after, _code_sentence(change)))
+        strength = 0.48
+        if change.words and wanted:
+            strength = 0.8 if change.words & wanted else 0.3
+            if change.words & wanted:
+                signs.reasons.append("the change touches the column")
+        strengths.append(strength)
+    # A new version beside a new text is the same deploy.
+    if strengths:
+        signs.weights.append(("code", max(strengths)))
+    return signs
+
+
+def _code_sentence(change: CodeChange) -> str:
+    if change.facet == "sourceCodeLocation":
+        return f"new code version {change.after[:40]}, was {change.before[:40]}"
+    return "the SQL changed" if change.facet == "sql" else "the source code changed"
+
+
+def _settings(found: Findings, shared: Mapping[Setting, int]) -> Signs:
+    if not found.settings:
+        return Signs()
+    # What many have in common did most of them no harm.
+    common = min(shared[change.facet, change.path, change.after] for change in found.settings)
+    rare = 0.5 if all(change.is_engine for change in found.settings) else 0.55
+    if any(change.factor > _MUCH for change in found.settings):
+        rare = 0.65
+    evidence = [_setting_evidence(found, change) for change in found.settings]
+    return Signs([("setting", rare / (1 + 0.25 * (common - 1)))], evidence)
+
+
+def _setting_evidence(found: Findings, change: SettingChange) -> Evidence:
+    sentence = f"{change.path} of {change.facet} is {change.after}, was {change.before}"
+    kind = "engine" if change.is_engine else "parameter"
+    return Evidence(kind, found.run.name, change.before, change.after, sentence)
+
+
+def _or(one: float, other: float) -> float:
+    """That one of two independent reasons holds."""
+    return 1 - (1 - one) * (1 - min(other, 0.99))

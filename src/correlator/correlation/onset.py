@@ -1,0 +1,55 @@
+"""When it began: of the runs of a job since all was well, the first one that shows what the last one does."""
+
+from collections.abc import Sequence
+
+from correlator.correlation.candidates import Candidate
+from correlator.correlation.case import Case
+from correlator.correlation.changes import CODE, code_changes, setting_changes
+from correlator.correlation.findings import Findings, odd_between
+from correlator.correlation.past import PastRun, facets_at, run_facets
+
+
+def move_to_onset(case: Case, found: Findings | None, candidate: Candidate) -> None:
+    """Name that run instead of the one whose version was read."""
+    run = candidate.run
+    if run is None or found is None or found.baseline is None or not found.is_new:
+        return
+    before = found.baseline.ended_at
+    between = [past for past in case.pasts[run.job_id].good if before < past.ended_at < run.last_moment]
+    if not between:
+        return
+    first = _first(case, found, found.baseline, sorted(between, key=lambda past: past.ended_at))
+    if first is not None and first.id != run.id:
+        candidate.run = case.run(first.id)
+        ended = f"{run.last_moment:%H:%M}"
+        candidate.reasons.append(
+            f"the first of its runs that shows it; what was read is of the run that ended at {ended}"
+        )
+
+
+def _first(case: Case, found: Findings, baseline: PastRun, between: Sequence[PastRun]) -> PastRun | None:
+    first: PastRun | None = None
+    past = case.pasts[found.run.job_id]
+    for version in case.bad.written[found.run.id] if found.volumes else ():
+        first = next((run for run, _ in odd_between(past, version, baseline, found.run)), None)
+    if first is None and found.code:
+        first = _first_with_code(case, found, between)
+    if first is None and found.settings:
+        first = _first_with_setting(case, found, between)
+    return first
+
+
+def _first_with_code(case: Case, found: Findings, between: Sequence[PastRun]) -> PastRun | None:
+    job, end = found.run.job_id, found.run.last_moment
+    code = facets_at(case.history, "job", [(job, past.ended_at) for past in between] + [(job, end)], CODE)
+    return next((past for past in between if not code_changes(code[job, past.ended_at], code[job, end])), None)
+
+
+def _first_with_setting(case: Case, found: Findings, between: Sequence[PastRun]) -> PastRun | None:
+    facets = run_facets(case.history, [found.run.id, *(past.id for past in between)])
+    wanted = {(change.facet, change.path) for change in found.settings}
+    for past in between:
+        changed = setting_changes(facets.get(past.id) or {}, facets.get(found.run.id) or {}, [])
+        if not wanted & {(change.facet, change.path) for change in changed}:
+            return past
+    return None

@@ -1,0 +1,72 @@
+"""What was passed on, not caused: which input of a run accounts for what is odd about it."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from correlator.correlation.case import Case
+from correlator.correlation.changes import SchemaChange
+from correlator.correlation.findings import Findings
+from correlator.correlation.history import Version
+from correlator.correlation.usual import Oddity
+
+_SHARE: Final = 0.4
+"""What goes in explains what comes out when it changed by at least so much of it, on the scale of logarithms."""
+
+
+class PassedOn(msgspec.Struct, frozen=True):
+    case: Case
+    findings: Mapping[UUID, Findings]
+    stale: frozenset[tuple[UUID, UUID, datetime]]
+    """Versions that were read although something newer was due."""
+
+    def volume(self, run: UUID, odd: Oddity, seen: frozenset[UUID] = frozenset()) -> str | None:
+        """The input that had changed in the same way: directly, or through runs that do not count."""
+        for version, above in self._inputs(run):
+            if above.run.id in seen:
+                continue
+            name = self.case.name(version.dataset)
+            if version.key in self.stale or above.is_partial:
+                return f"{name}, which is not whole,"
+            theirs = above.volumes.get(version.dataset) or above.between.get(version.dataset)
+            if theirs is not None and theirs[1].log_ratio * odd.log_ratio > 0:
+                if abs(theirs[1].log_ratio) > _SHARE * abs(odd.log_ratio):
+                    return name
+            elif version.dataset in above.counted:
+                continue
+            further = self.volume(above.run.id, odd, seen | {run})
+            if further is not None:
+                return further
+        return None
+
+    def schema(self, run: UUID, change: SchemaChange) -> str | None:
+        """The input of which the same columns had vanished, or others had come in their stead."""
+        for version, above in self._inputs(run):
+            theirs = above.schemas.get(version.dataset)
+            if theirs is not None and theirs.broken and (theirs.broken & change.broken or theirs.added):
+                return self.case.name(version.dataset)
+        return None
+
+    def metric(self, run: UUID, what: str) -> str | None:
+        """The input that held other values, or nulls, before."""
+        for version, above in self._inputs(run):
+            if any(change.what == what for change in above.metrics.get(version.dataset, ())):
+                return self.case.name(version.dataset)
+        return None
+
+    def is_old(self, run: UUID) -> bool:
+        """Whether something that it read had not changed either."""
+        return any(
+            step.version is not None
+            and (step.version.key in self.stale or step.version.run in self.case.good.distances)
+            for step in self.case.bad.reads_of(run)
+        )
+
+    def _inputs(self, run: UUID) -> Iterator[tuple[Version, Findings]]:
+        for step in self.case.bad.reads_of(run):
+            above = self.findings.get(step.version.run) if step.version is not None else None
+            if step.version is not None and above is not None:
+                yield step.version, above

@@ -1,0 +1,87 @@
+"""What was like it before, how it ended and how long it took."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+from correlator.correlation.causes import Explanation
+from correlator.correlation.history import History
+from correlator.correlation.incidents import Incident
+from correlator.correlation.life import said_of
+
+_MOST: Final = 10
+
+
+class SimilarTold(msgspec.Struct, frozen=True):
+    id: UUID
+    opened_at: datetime
+    outcome: Annotated[str, Meta(description="`open`, `passed`, or the reason that a person gave.")]
+    took_s: Annotated[float | None, Meta(description="Seconds until it was over; null while it is not.")]
+    likeness: Annotated[list[str], Meta(description="`same test`, `same job`, `same dataset`, `same cause`.")]
+    note: str | None
+
+
+def similar(history: History, one: Incident, explanation: Explanation | None) -> list[SimilarTold]:
+    cause = explanation.candidates[0].job_id if explanation and explanation.candidates else None
+    own = [] if one.dataset_id is None else list(history.classes([one.dataset_id]).values())
+    names = [name for names in history.members(own).values() for name in names]
+    rows = history.rows(_SIMILAR, one.subject_id, one.subject_id, names, cause, cause, one.id)
+    reasons = _reasons(history, [row[0] for row in rows])
+    found = []
+    for id_, opened_at, resolved_at, resolved_by, subject, dataset, job, wrote in rows:
+        likeness = []
+        if subject == one.subject_id:
+            likeness.append("same test" if one.kind == "test" else "same job")
+        if dataset is not None and dataset in names:
+            likeness.append("same dataset")
+        if cause is not None and (job == cause or wrote):
+            likeness.append("same cause")
+        said = reasons.get(id_)
+        outcome = "open" if resolved_at is None else "passed" if resolved_by == "pass" or said is None else said[0]
+        took = None if resolved_at is None else (resolved_at - opened_at).total_seconds()
+        note = None if said is None else said[1]
+        found.append(SimilarTold(id_, opened_at, outcome, took, likeness, note))
+    found.sort(key=lambda similar: (-len(similar.likeness), -similar.opened_at.timestamp(), similar.id))
+    return found[:_MOST]
+
+
+def _reasons(history: History, incidents: Sequence[UUID]) -> dict[UUID, tuple[str, str | None]]:
+    """Why people resolved them, and what they said to it."""
+    return {
+        incident: (said.reason or "resolved", said.note)
+        for incident, words in said_of(history, incidents).items()
+        for said in words
+        if said.kind == "resolve"
+    }
+
+
+# Of the same test or job, on the same dataset, of the job that is named as the cause, or on what it writes: a short
+# range of an index each.
+_SIMILAR: Final = """
+SELECT DISTINCT other.id, other.opened_at, other.resolved_at, other.resolved_by,
+       coalesce(other.test_id, other.job_id), other.dataset_id, other.job_id,
+       other.kind = 'test' AND other.of_cause
+FROM (
+    (SELECT *, false AS of_cause FROM {s}.incidents WHERE test_id = %s ORDER BY opened_at DESC LIMIT 20)
+    UNION ALL
+    (SELECT *, false FROM {s}.incidents WHERE job_id = %s ORDER BY opened_at DESC LIMIT 20)
+    UNION ALL
+    (SELECT *, false FROM {s}.incidents WHERE dataset_id = ANY (%s::uuid[]) ORDER BY opened_at DESC LIMIT 20)
+    UNION ALL
+    (SELECT *, false FROM {s}.incidents WHERE job_id = %s ORDER BY opened_at DESC LIMIT 20)
+    UNION ALL
+    SELECT of_dataset.* FROM (
+        SELECT dataset_id FROM {s}.lineage_edges WHERE edge_type = 'output' AND job_run_id = (
+            SELECT id FROM {s}.job_runs WHERE job_id = %s ORDER BY started_at DESC LIMIT 1
+        ) LIMIT 20
+    ) AS written
+    CROSS JOIN LATERAL (
+        SELECT *, true FROM {s}.incidents WHERE dataset_id = written.dataset_id ORDER BY opened_at DESC LIMIT 5
+    ) AS of_dataset
+) AS other
+WHERE other.id <> %s
+"""

@@ -1,0 +1,212 @@
+"""What did not come: jobs whose run failed, was late or was missing, so that something older was read instead."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from correlator.correlation.candidates import PER_STEP, Candidate, Evidence
+from correlator.correlation.case import Case
+from correlator.correlation.history import Run, Version
+from correlator.correlation.past import PastRun
+from correlator.correlation.phrases import said
+from correlator.correlation.usual import cadence
+from correlator.correlation.walk import Step
+
+_AFTER_OTHERS: Final = 0.35
+"""What is left of the blame of a job that could not deliver because what it reads had not come."""
+_FAILED_AFTER_OTHERS: Final = 0.5
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """That a job did not deliver: its run failed, or was late, or there was none."""
+
+    job: UUID
+    failed: PastRun | None
+    since: datetime
+    """Its last good end."""
+    due: datetime | None = None
+    """When something was to be there again, if it did not fail."""
+    distance: int = 0
+    blame: float = 1.0
+    """What is left of it: less where something further upstream did not deliver either."""
+
+
+class Undelivered(msgspec.Struct):
+    troubles: dict[UUID, Trouble] = msgspec.field(default_factory=dict)
+    """By job."""
+    stale: set[tuple[UUID, UUID, datetime]] = msgspec.field(default_factory=set)
+    """Versions that were read although something newer was due."""
+
+    def blame(self, trouble: Trouble, distance: int, blame: float) -> None:
+        known = self.troubles.get(trouble.job)
+        if known is None or known.blame < blame:
+            self.troubles[trouble.job] = msgspec.structs.replace(trouble, distance=distance, blame=blame)
+
+
+def find_undelivered(case: Case) -> Undelivered:
+    """Jobs that did not deliver what was read in an older version instead."""
+    reads = [
+        (step.use.at, step.version, step.distance, _read_before(case, step))
+        for step in case.bad.steps
+        if step.version is not None
+    ]
+    if case.bad.start is not None:
+        good = case.failure.good
+        is_same = case.good.start is not None and case.good.start.key == case.bad.start.key
+        reads.append((case.failure.at, case.bad.start, 0, good.at if is_same and good is not None else None))
+    upstream = _upstream(case)
+    found = Undelivered()
+    for at, version, distance, before in sorted(reads, key=lambda read: read[2]):
+        run = case.runs.get(version.run)
+        if run is None:
+            continue
+        trouble = _trouble_of(case, run.job_id, version.at, at) or _not_renewed(case, run.job_id, version, before, at)
+        if trouble is None:
+            continue
+        found.stale.add(version.key)
+        above = _troubles_above(case, run.job_id, upstream, at)
+        left = _AFTER_OTHERS if trouble.failed is None else _FAILED_AFTER_OTHERS
+        found.blame(trouble, distance, left if above else 1.0)
+        for further, steps in above:
+            is_last = not _troubles_above(case, further.job, upstream, at)
+            found.blame(further, distance + steps, 1.0 if is_last else _AFTER_OTHERS)
+    return found
+
+
+def _read_before(case: Case, step: Step) -> datetime | None:
+    """When the same job read the same version before, on the good side."""
+    reader = case.runs.get(step.use.reader)
+    if reader is None or step.version is None or reader.id in case.good.distances:
+        return None
+    for other in case.good.steps:
+        run = case.runs.get(other.use.reader)
+        same = other.version is not None and other.version.key == step.version.key
+        if same and run is not None and run.job_id == reader.job_id:
+            return other.use.at
+    return None
+
+
+def _not_renewed(case: Case, job: UUID, version: Version, before: datetime | None, now: datetime) -> Trouble | None:
+    """Whether something new should have been there by now, since what was read had been read before."""
+    if before is None or version.run not in case.good.distances:
+        return None
+    usual = case.pasts[job].interval(now)
+    if usual is None or usual > (now - before) * 1.1:
+        return None
+    return Trouble(job, case.pasts[job].failed_since(version.at, now), version.at, version.at + usual)
+
+
+def _trouble_of(case: Case, job: UUID, last: datetime, now: datetime) -> Trouble | None:
+    past = case.pasts.get(job)
+    if past is None:
+        return None
+    failed = past.failed_since(last, now)
+    if failed is not None:
+        return Trouble(job, failed, last)
+    rhythm = cadence([moment for moment in past.ended_well() if moment <= last], last)
+    if rhythm is None or not rhythm.is_late(last, now):
+        return None
+    return Trouble(job, None, last, last + rhythm.interval)
+
+
+def _troubles_above(
+    case: Case, job: UUID, upstream: Mapping[UUID, set[UUID]], now: datetime
+) -> list[tuple[Trouble, int]]:
+    """With the number of jobs in between."""
+    found: list[tuple[Trouble, int]] = []
+    seen, layer, steps = {job}, [job], 0
+    while layer:
+        steps += 1
+        layer = [above for one in layer for above in upstream.get(one, ()) if above not in seen]
+        seen.update(layer)
+        still = []
+        for one in dict.fromkeys(layer):
+            ends = [end for end in case.pasts[one].ended_well() if end <= now]
+            trouble = _trouble_of(case, one, ends[-1], now) if ends else None
+            if trouble is not None:
+                found.append((trouble, steps))
+                still.append(one)
+        # Beyond a job that did deliver, nobody waited.
+        layer = still
+    return found
+
+
+def _upstream(case: Case) -> dict[UUID, set[UUID]]:
+    """Which jobs make what a job reads."""
+    found: defaultdict[UUID, set[UUID]] = defaultdict(set)
+    for step in case.bad.steps:
+        reader = case.runs.get(step.use.reader)
+        writer = case.runs.get(step.version.run) if step.version is not None else None
+        if reader is not None and writer is not None and writer.job_id != reader.job_id:
+            found[reader.job_id].add(writer.job_id)
+    return found
+
+
+def blamed(case: Case, trouble: Trouble) -> Candidate:
+    """What such a trouble amounts to."""
+    failed = None if trouble.failed is None else case.run(trouble.failed.id)
+    late = _late(case, trouble) if failed is None else None
+    run = failed or late
+    of_job = run or next(run for run in case.runs.values() if run.job_id == trouble.job)
+    candidate = Candidate(trouble.job, of_job.namespace, of_job.name, run, trouble.distance)
+    candidate.evidence.append(_evidence(of_job.name, trouble, failed, late))
+    strength = 0.9 * max(case.fit("failed") if failed is not None else 0.0, case.fit("stale"))
+    candidate.score = strength * trouble.blame * PER_STEP**trouble.distance
+    if trouble.blame < 1:
+        candidate.reasons.append("something further upstream did not deliver either")
+    return candidate
+
+
+def _evidence(name: str, trouble: Trouble, failed: Run | None, late: Run | None) -> Evidence:
+    last = f"{trouble.since:%Y-%m-%d %H:%M}"
+    if failed is not None:
+        sentence = f"{name} ended with {failed.state} at {failed.last_moment:%H:%M}{said(failed.error_message)}"
+        return Evidence("run_failed", name, "COMPLETE", failed.state, f"{sentence}; what was read is from {last}")
+    if late is not None:
+        due, ended = f"{trouble.due:%Y-%m-%d %H:%M}", f"{late.last_moment:%Y-%m-%d %H:%M}"
+        sentence = f"{name} was due about {due} and ended at {ended}, too late for the reader"
+        return Evidence("late_run", name, due, ended, sentence)
+    sentence = f"{name} was due again after {last}, and did not run before the data was read"
+    return Evidence("missing_run", name, last, None, sentence)
+
+
+def _late(case: Case, trouble: Trouble) -> Run | None:
+    """The run that was to deliver, if it came at all: before the one after it was due."""
+    if trouble.due is None:
+        return None
+    until = trouble.due + (trouble.due - trouble.since) * 0.7
+    rows = case.history.rows(_NEXT, trouble.job, trouble.since, until)
+    return case.run(rows[0][0]) if rows else None
+
+
+def gaps(case: Case) -> Iterator[Candidate]:
+    """Runs that failed since the last good version and were not tried again: what they were to add is not there."""
+    start = case.good.start
+    if start is None or case.bad.start is None:
+        return
+    distances: dict[UUID, int] = {}
+    for run_id, distance in case.bad.distances.items():
+        if run_id in case.runs:
+            job = case.runs[run_id].job_id
+            distances[job] = min(distance, distances.get(job, distance))
+    for job, distance in distances.items():
+        # Of a series of failures the first.
+        for failed in case.pasts[job].failed_between(start.at, case.failure.at)[-1:]:
+            run = case.run(failed.id)
+            ended = f"{run.name} ended with {run.state} at {run.last_moment:%Y-%m-%d %H:%M}"
+            sentence = f"{ended} and was not tried again{said(run.error_message)}"
+            candidate = Candidate(job, run.namespace, run.name, run, distance)
+            candidate.evidence.append(Evidence("run_failed", run.name, "COMPLETE", run.state, sentence))
+            candidate.score = 0.75 * case.fit("failed") * PER_STEP**distance
+            yield candidate
+
+
+_NEXT: Final = """
+SELECT id FROM {s}.job_runs
+WHERE job_id = %s AND started_at > %s AND started_at < %s AND ended_at IS NOT NULL
+ORDER BY started_at, id LIMIT 1
+"""
