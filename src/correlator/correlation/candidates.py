@@ -36,6 +36,9 @@ class Candidate(msgspec.Struct):
     """Why it ranks where it does, beyond the evidence."""
 
 
+_CHANGES: Final = frozenset({"schema", "code", "engine", "parameter"})
+"""What is there from one run on."""
+
 _Key: TypeAlias = tuple[str, UUID]
 
 
@@ -47,18 +50,33 @@ class Candidates:
         for candidate in found:
             self.add(candidate)
 
-    def add(self, candidate: Candidate) -> None:
-        """What is said twice is not twice as sure."""
+    def add(self, candidate: Candidate) -> Candidate:
+        """The one that stands for the run then. What is said twice is not twice as sure."""
         key = ("missing", candidate.job_id) if candidate.run is None else ("run", candidate.run.id)
         known = self._found.setdefault(key, candidate)
         if known is candidate:
-            return
+            return known
         known.score = max(known.score, candidate.score)
         told = {evidence.sentence for evidence in known.evidence}
         if not any(evidence.kind == "run_failed" for evidence in known.evidence):
             known.evidence = [e for e in candidate.evidence if e.sentence not in told] + known.evidence
+        return known
 
     def ranked(self) -> list[Candidate]:
-        return sorted(
-            self._found.values(), key=lambda c: (-c.score, c.distance, c.namespace, c.name, str(c.run and c.run.id))
-        )
+        """Of runs of one job that show the same change the first one stands for all."""
+        found: dict[object, Candidate] = {}
+        for candidate in sorted(self._found.values(), key=_rank):
+            first = found.setdefault(_change(candidate) or id(candidate), candidate)
+            if first is not candidate and first.run is not None and candidate.run is not None:
+                first.run = min(first.run, candidate.run, key=lambda run: (run.last_moment, run.id))
+        return list(found.values())
+
+
+def _rank(candidate: Candidate) -> tuple[float, int, str, str, str]:
+    run = "" if candidate.run is None else str(candidate.run.id)
+    return -candidate.score, candidate.distance, candidate.namespace, candidate.name, run
+
+
+def _change(candidate: Candidate) -> tuple[UUID, str, str, str | None, str | None] | None:
+    changes = (one for one in candidate.evidence if one.kind in _CHANGES)
+    return next(((candidate.job_id, one.kind, one.subject, one.before, one.after) for one in changes), None)

@@ -12,20 +12,23 @@ from uuid import UUID
 
 import msgspec
 
-from correlator.correlation.candidates import VISIBLE, Candidate, Candidates
+from correlator.correlation.candidates import PER_STEP, VISIBLE, Candidate, Candidates
 from correlator.correlation.case import Case, Failure, attempt, open_case
+from correlator.correlation.earlier import Earlier, earlier
 from correlator.correlation.findings import find
 from correlator.correlation.history import History, Run, Version
-from correlator.correlation.judging import judged, judged_between
+from correlator.correlation.judging import judged
 from correlator.correlation.onset import move_to_onset
 from correlator.correlation.passed_on import PassedOn
 from correlator.correlation.questions import Question
-from correlator.correlation.undelivered import Trouble, blamed, find_undelivered, gaps
+from correlator.correlation.undelivered import blamed, blamed_gap, find_gaps, find_undelivered
 from correlator.correlation.walk import Limits, Trace
 
 _CONVINCING: Final = 0.4
 _TOLD: Final = 5
 """Candidates of which the first run that shows it is looked for."""
+_ASKED: Final = 4
+"""Reasons for reasons that are asked for at one level: each is a walk of its own."""
 _MOST: Final = 20
 """Candidates in an answer."""
 
@@ -55,36 +58,63 @@ def explain(
         return Explanation(None, [], case.bad, case.good, case.runs)
     findings = find(case)
     undelivered = find_undelivered(case)
-    passed_on = PassedOn(case, findings, frozenset(undelivered.stale))
+    missed = find_gaps(case)
+    gaps = {gap.job: [run.ended_at for run in gap.failed] for gap in missed}
+    passed_on = PassedOn(case, findings, frozenset(undelivered.stale), gaps)
     least = 0.9 * case.fit("stale") if undelivered.troubles else 0.0
     candidates = Candidates(judged(case, findings, passed_on, least))
-    asking = _Asking(limits, why_red, further)
+    asking = _Asking(case, limits, why_red, further)
     for trouble in undelivered.troubles.values():
-        candidate = blamed(case, trouble)
-        candidates.add(candidate)
-        if trouble.blame == 1.0 and further > 0:
-            asking.why(case, trouble, candidate, candidates)
-    for candidate in [*gaps(case), *judged_between(case, findings, passed_on)]:
-        candidates.add(candidate)
+        candidate = candidates.add(blamed(case, trouble))
+        if trouble.blame == 1.0:
+            asking.why_undelivered(candidate, trouble.since, candidates)
+    for gap in missed:
+        asking.why_failed(candidates.add(blamed_gap(case, gap)), candidates)
+    for odd in earlier(case, findings, passed_on):
+        asking.why_odd(odd, candidates)
     ranked = candidates.ranked()
     for candidate in ranked[:_TOLD]:
         move_to_onset(case, None if candidate.run is None else findings.get(candidate.run.id), candidate)
     return Explanation(case.bad.start, ranked[:_MOST], case.bad, case.good, case.runs)
 
 
-class _Asking(msgspec.Struct, frozen=True):
-    """Who did not deliver may have had reasons: a red test before it, or what it read."""
+class _Asking:
+    """Who did not deliver, or is odd and not of the trace, may have reasons of its own: they are asked for in turn."""
 
-    limits: Limits
-    why_red: WhyRed | None
-    further: int
+    def __init__(self, case: Case, limits: Limits, why_red: WhyRed | None, further: int) -> None:
+        self._case = case
+        self._limits = limits
+        self._why_red = why_red
+        self._further = further
+        self._left = _ASKED if further > 0 else 0
 
-    def why(self, case: Case, trouble: Trouble, candidate: Candidate, candidates: Candidates) -> None:
-        failure = self._red(case, trouble, candidate.run) or self._failed(case, candidate.run)
-        if failure is None:
+    def why_undelivered(self, candidate: Candidate, since: datetime, candidates: Candidates) -> None:
+        """A red test before it, or what it read."""
+        self._ask(self._red(candidate.run, since) or self._failed(candidate.run), candidate, candidates)
+
+    def why_failed(self, candidate: Candidate, candidates: Candidates) -> None:
+        self._ask(self._failed(candidate.run), candidate, candidates)
+
+    def why_odd(self, odd: Earlier, candidates: Candidates) -> None:
+        """What went into it is not of the trace."""
+        standing = candidates.add(odd.candidate)
+        bad, good = self._written(odd.run, odd.dataset), self._written(odd.well, odd.dataset)
+        if bad is None:
             return
-        answer = explain(case.history, failure, self.limits, why_red=self.why_red, further=self.further - 1)
-        others = [other for other in answer.candidates if other.job_id != trouble.job]
+        question = Question(self._case.failure.question.kind, "")
+        for other in self._answer(Failure(question, odd.dataset, bad, good, bad.at)):
+            other.distance += standing.distance
+            if other.run is not None and other.run.id == odd.run:
+                # It may turn out to have passed it on.
+                standing.score = min(standing.score, other.score)
+                standing.evidence, standing.reasons = other.evidence, [*standing.reasons, *other.reasons]
+            elif other.score >= VISIBLE:
+                other.score *= 0.95 * PER_STEP**standing.distance
+                candidates.add(other)
+
+    def _ask(self, failure: Failure | None, candidate: Candidate, candidates: Candidates) -> None:
+        answer = [] if failure is None else self._answer(failure)
+        others = [other for other in answer if other.job_id != candidate.job_id]
         best = max((other.score for other in others), default=0.0)
         if best < _CONVINCING:
             return
@@ -96,22 +126,34 @@ class _Asking(msgspec.Struct, frozen=True):
                 other.score *= 0.95
                 candidates.add(other)
 
-    def _red(self, case: Case, trouble: Trouble, run: Run | None) -> Failure | None:
-        """It was skipped, because somebody found something."""
-        if self.why_red is None or (run is not None and run.state != "ABORT"):
-            return None
-        above = {step.use.dataset for step in case.bad.steps}
-        until = case.failure.at if run is None else run.ended_at or case.failure.at
-        return self.why_red(case.history, above - {case.failure.dataset}, trouble.since, until)
+    def _answer(self, failure: Failure) -> list[Candidate]:
+        if self._left == 0:
+            return []
+        self._left -= 1
+        history, further = self._case.history, self._further - 1
+        return explain(history, failure, self._limits, why_red=self._why_red, further=further).candidates
 
-    def _failed(self, case: Case, run: Run | None) -> Failure | None:
-        """What it was to write, against what its job wrote when it ended well."""
+    def _red(self, run: Run | None, since: datetime) -> Failure | None:
+        """It was skipped, because somebody found something."""
+        if self._why_red is None or (run is not None and run.state != "ABORT"):
+            return None
+        failure = self._case.failure
+        above = {step.use.dataset for step in self._case.bad.steps} - {failure.dataset}
+        until = failure.at if run is None else run.ended_at or failure.at
+        return self._why_red(self._case.history, above, since, until)
+
+    def _failed(self, run: Run | None) -> Failure | None:
+        """What it was to write, against what its job wrote when it last ended well."""
         if run is None or run.state == "COMPLETE":
             return None
-        outputs = case.history.outputs([run.id, *case.runs])
-        bad = attempt(run, outputs[run.id])
-        others = (attempt(other, outputs[other.id]) for other in case.runs.values() if other.job_id == run.job_id)
-        good = next((version for version in others if version is not None), None)
+        past = self._case.pasts[run.job_id]
+        well = next((one for one in past.good if one.ended_at < run.last_moment), None)
+        bad = self._written(run.id)
+        good = None if well is None else self._written(well.id)
         if bad is None or good is None:
             return None
         return Failure(Question("run", ""), bad.dataset, bad, good, bad.at)
+
+    def _written(self, run: UUID, dataset: UUID | None = None) -> Version | None:
+        outputs = self._case.history.outputs([run])[run]
+        return attempt(self._case.run(run), [out for out in outputs if dataset in (None, out.dataset)])

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 from uuid import UUID
 
 import msgspec
@@ -31,6 +31,10 @@ _OLDER: Final = 4
 """So many runs before the baseline say what changes from run to run anyway."""
 
 
+Topic: TypeAlias = Literal["amount", "schema", "values"]
+"""What a run may say of what it wrote."""
+
+
 class Unchanged(msgspec.Struct, frozen=True):
     """A sign that what a run read was what its last run had read already."""
 
@@ -56,8 +60,10 @@ class Findings(msgspec.Struct):
     metrics: dict[UUID, list[MetricChange]] = msgspec.field(default_factory=dict)
     between: dict[UUID, tuple[PastRun, Oddity]] = msgspec.field(default_factory=dict)
     """Of earlier runs that went into what the next job read."""
-    counted: set[UUID] = msgspec.field(default_factory=set)
-    """Datasets of which the run says how much it wrote."""
+    said: dict[Topic, set[UUID]] = msgspec.field(
+        default_factory=lambda: {"amount": set(), "schema": set(), "values": set()}
+    )
+    """Of which datasets the run says how much it wrote, which columns they have, and what these hold."""
     unchanged: list[Unchanged] = msgspec.field(default_factory=list)
     duration: Oddity | None = None
 
@@ -130,13 +136,16 @@ def _find_changes_of_contents(case: Case, pairs: Sequence[_Pair], older: dict[UU
         for version in case.bad.written[one.run.id]:
             moments = (version.at, before.ended_at, *(past.ended_at for past in older[one.run.id]))
             asked += [(version.written_as, moment) for moment in moments]
-    facets = facets_at(case.history, "dataset", asked, ["schema", "dataQualityMetrics"])
+    facets = facets_at(case.history, "dataset", asked, list(_FACETS.values()))
     for one, before in pairs:
         for version in case.bad.written[one.run.id]:
             now, then = facets[version.written_as, version.at], facets[version.written_as, before.ended_at]
             change = schema_change(then.get("schema"), now.get("schema"))
             if change:
                 one.schemas[version.dataset] = change
+            for topic, facet in _FACETS.items():
+                if facet in now:
+                    one.said[topic].add(version.dataset)
             told = [
                 (past.ended_at, facets[version.written_as, past.ended_at].get("dataQualityMetrics"))
                 for past in (before, *older[one.run.id])
@@ -153,7 +162,7 @@ def _find_metrics(one: Findings, version: Version, now: Any, told: Sequence[tupl
     rows = rows_of(now)
     if version.row_count is not None or rows is None:
         return
-    one.counted.add(version.dataset)
+    one.said["amount"].add(version.dataset)
     counts = [(at, rows_of(metrics)) for at, metrics in told]
     odd = oddity(version.at, float(rows), [Sample(at, float(amount)) for at, amount in counts if amount is not None])
     if odd is not None and odd.strength:
@@ -194,14 +203,15 @@ def _find_unchanged(case: Case, pairs: Sequence[_Pair]) -> None:
 def _find_amounts(case: Case, one: Findings) -> None:
     """How much it wrote, and how long it took."""
     past = case.pasts[one.run.job_id]
+    well = None if one.baseline is None else one.baseline.ended_at
     for version in case.bad.written[one.run.id]:
         for word, amount, before in (
-            ("rows", version.row_count, past.rows_before(version.dataset, one.run.id)),
-            ("bytes", version.byte_size, past.bytes_before(version.dataset, one.run.id)),
+            ("rows", version.row_count, past.rows_before(version.dataset, one.run.id, well)),
+            ("bytes", version.byte_size, past.bytes_before(version.dataset, one.run.id, well)),
         ):
             if amount is None:
                 continue
-            one.counted.add(version.dataset)
+            one.said["amount"].add(version.dataset)
             odd = oddity(version.at, float(amount), before)
             if odd is not None and odd.strength and version.dataset not in one.volumes:
                 one.volumes[version.dataset] = (word, odd)
@@ -225,10 +235,12 @@ def odd_between(past: JobPast, version: Version, baseline: PastRun, last: Run) -
     written = past.written.get(version.dataset, ())
     for run, rows, _ in sorted(written, key=lambda one: (one[0].ended_at, one[0].id)):
         if baseline.ended_at < run.ended_at <= last.last_moment and rows is not None and run.state == "COMPLETE":
-            odd = oddity(run.ended_at, float(rows), past.rows_before(version.dataset, run.id))
+            odd = oddity(run.ended_at, float(rows), past.rows_before(version.dataset, run.id, baseline.ended_at))
             if odd is not None and odd.strength:
                 yield run, odd
 
+
+_FACETS: Final[dict[Topic, str]] = {"schema": "schema", "values": "dataQualityMetrics"}
 
 _VERSIONS_READ: Final = """
 SELECT job_run_id, dataset_id, dataset_version FROM {s}.lineage_edges

@@ -13,14 +13,14 @@ import msgspec
 from correlator.correlation.candidates import PER_STEP, VISIBLE, Candidate, Evidence
 from correlator.correlation.case import Case
 from correlator.correlation.changes import CodeChange, MetricChange, SettingChange
-from correlator.correlation.findings import Findings
+from correlator.correlation.findings import Findings, Topic
 from correlator.correlation.passed_on import PassedOn
 from correlator.correlation.phrases import count, said, span
 from correlator.correlation.usual import Oddity
 
 _EXPLAINED: Final = 0.12
 """What is left of an effect that the inputs account for."""
-_EXTREME: Final = 1.2
+EXTREME: Final = 1.2
 """Less than a third, or more than three times."""
 _MUCH: Final = 8.0
 """Times as much, or as little: nobody tunes a setting by that."""
@@ -36,12 +36,15 @@ class Signs(msgspec.Struct):
     """By the names of `questions.FIT`."""
     evidence: list[Evidence] = msgspec.field(default_factory=list)
     reasons: list[str] = msgspec.field(default_factory=list)
+    unexplained: set[Topic] = msgspec.field(default_factory=set)
+    """Of what nothing above accounts for."""
 
     def add(self, *others: "Signs") -> None:
         for other in others:
             self.weights += other.weights
             self.evidence += other.evidence
             self.reasons += other.reasons
+            self.unexplained |= other.unexplained
 
     def strengths(self, case: Case) -> list[float]:
         return [strength * case.fit(name) for name, strength in self.weights]
@@ -55,12 +58,54 @@ def judged(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn, l
         (change.facet, change.path, change.after) for found in findings.values() for change in found.settings
     )
     first, second, *_ = [*sorted([*strongest.values(), least], reverse=True), 0.0]
+    suspected = _suspected(findings, effects, strongest, passed_on)
     for run, found in findings.items():
         if run not in effects:
             yield _known(found)
             continue
         elsewhere = second if strongest[run] == first else first
-        yield _judged(case, found, effects[run], _changes(case, found, shared), elsewhere)
+        changes = _changes(case, found, shared)
+        yield _judged(case, found, effects[run], changes, elsewhere, suspected.get(run, _Suspicion()))
+
+
+class _Suspicion(msgspec.Struct):
+    """What a run may have to do with an effect that was seen further down only."""
+
+    strength: float = 0.0
+    shown_by: str = ""
+    """The job that shows it."""
+    is_cleared: str = ""
+    """The job above that a run which shows an effect may have it from: one that changed and says nothing."""
+
+
+def _suspected(
+    findings: Mapping[UUID, Findings],
+    effects: Mapping[UUID, Signs],
+    strongest: Mapping[UUID, float],
+    passed_on: PassedOn,
+) -> dict[UUID, _Suspicion]:
+    """Share what is odd about runs that did not change themselves with those above that say nothing of the kind.
+
+    Most with those where data comes in from outside: in between nothing changed either.
+    """
+    found: dict[UUID, _Suspicion] = {}
+    for run, signs in effects.items():
+        if strongest[run] <= VISIBLE or _has_changed(findings[run]):
+            continue
+        silent = {one.run.id: one for topic in sorted(signs.unexplained) for one in passed_on.silent_above(run, topic)}
+        entries = [one for one in silent if passed_on.is_entry(one)]
+        for one, above in silent.items():
+            share = 0.6 / len(entries) ** 0.5 if one in entries else 0.3
+            suspicion = found.setdefault(one, _Suspicion())
+            if strongest[run] * share > suspicion.strength:
+                suspicion.strength, suspicion.shown_by = strongest[run] * share, findings[run].run.name
+            if _has_changed(above):
+                found.setdefault(run, _Suspicion()).is_cleared = above.run.name
+    return found
+
+
+def _has_changed(found: Findings) -> bool:
+    return bool(found.code or found.settings or found.is_partial)
 
 
 def _known(found: Findings) -> Candidate:
@@ -74,14 +119,16 @@ def _candidate(found: Findings) -> Candidate:
     return Candidate(found.run.job_id, found.run.namespace, found.run.name, found.run, found.distance)
 
 
-def _judged(case: Case, found: Findings, effects: Signs, changes: Signs, elsewhere: float) -> Candidate:
+def _judged(
+    case: Case, found: Findings, effects: Signs, changes: Signs, elsewhere: float, suspicion: _Suspicion
+) -> Candidate:
     candidate = _candidate(found)
     parts = effects.strengths(case)
     strongest = max(parts, default=0.0)
-    has_effect = strongest > VISIBLE
+    has_effect = max(strongest, suspicion.strength) > VISIBLE
     # A change without an effect is less likely where another has one.
     doubt = 1.0 if has_effect else 1 - 0.6 * elsewhere
-    if parts and strongest < VISIBLE and (found.volumes or found.metrics):
+    if parts and not has_effect and (found.volumes or found.metrics):
         # What is odd about it came from elsewhere.
         doubt *= 0.6
     parts += [strength * doubt for strength in changes.strengths(case)]
@@ -90,6 +137,9 @@ def _judged(case: Case, found: Findings, effects: Signs, changes: Signs, elsewhe
     if has_effect and changes.weights:
         parts.append(0.5)
         candidate.reasons.append("what changed goes with an effect")
+    if suspicion.strength:
+        parts.append(suspicion.strength)
+        candidate.reasons.append(f"what {suspicion.shown_by} shows may have come from here: nothing is said against it")
     if found.is_partial:
         parts.append(0.85 * case.fit("failed"))
     if found.duration is not None:
@@ -101,6 +151,9 @@ def _judged(case: Case, found: Findings, effects: Signs, changes: Signs, elsewhe
     if _reach_of(case, found.run.id) == frozenset():
         score *= 0.3
         candidate.reasons.append("nothing of it is said to reach the column")
+    if suspicion.is_cleared:
+        score *= 0.7
+        candidate.reasons.append(f"it did not change, and {suspicion.is_cleared}, which it has data from, did")
     candidate.score = score * PER_STEP**found.distance
     return candidate
 
@@ -129,21 +182,6 @@ def _slow(found: Findings) -> Iterator[Evidence]:
         yield Evidence("duration", found.run.name, before, after, f"it took {after}, usually {before}")
 
 
-def judged_between(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn) -> Iterator[Candidate]:
-    """Where more than one run of a job went into what the next job read: those before the last may be the odd ones."""
-    for found in findings.values():
-        for dataset, (past, odd) in found.between.items():
-            run = case.run(past.id)
-            candidate = Candidate(run.job_id, run.namespace, run.name, run, found.distance)
-            candidate.evidence.append(_volume_evidence(case, dataset, "rows", odd))
-            fit = case.fit(_direction(odd))
-            if abs(odd.log_ratio) > _EXTREME:
-                fit = max(fit, case.fit("broken"))
-            strength = 0.8 * odd.strength * fit * (_EXPLAINED if passed_on.volume(found.run.id, odd) else 1.0)
-            candidate.score = strength * PER_STEP**found.distance
-            yield candidate
-
-
 # Effects
 
 
@@ -164,22 +202,24 @@ def _effects(case: Case, found: Findings, passed_on: PassedOn) -> Signs:
 
 
 def _volume(case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | None) -> Signs:
-    signs = Signs(evidence=[_volume_evidence(case, dataset, word, odd, explained)])
-    signs.weights.append((_direction(odd), odd.strength * (_EXPLAINED if explained else 0.85)))
+    signs = Signs(evidence=[volume_evidence(case, dataset, word, odd, explained)])
+    signs.weights.append((direction(odd), odd.strength * (_EXPLAINED if explained else 0.85)))
     if explained:
         signs.reasons.append("the amount was passed on, not caused here")
-    elif abs(odd.log_ratio) > _EXTREME:
+        return signs
+    signs.unexplained.add("amount")
+    if abs(odd.log_ratio) > EXTREME:
         signs.weights.append(("broken", 0.6))
     return signs
 
 
-def _volume_evidence(case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | None = None) -> Evidence:
+def volume_evidence(case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | None = None) -> Evidence:
     share = f"{odd.amount / max(odd.usual, 1):.0%} of what is usual"
     sentence = f"{count(odd.amount)} {word} written, {share}" + (f"; {explained} accounts for it" if explained else "")
     return Evidence("volume", case.names.get(dataset, ""), count(odd.usual), count(odd.amount), sentence)
 
 
-def _direction(odd: Oddity) -> str:
+def direction(odd: Oddity) -> str:
     return "less" if odd.score < 0 else "more"
 
 
@@ -201,7 +241,7 @@ def _schema(case: Case, found: Findings, dataset: UUID, passed_on: PassedOn, rea
     if explained:
         return Signs([("schema", 0.85 * _EXPLAINED)], [evidence], ["the column vanished further upstream"])
     hits = reach is None or bool(reach & change.broken) or case.failure.question.column in change.broken
-    return Signs([("schema", 0.85 if hits else 0.4)], [evidence])
+    return Signs([("schema", 0.85 if hits else 0.4)], [evidence], unexplained={"schema"})
 
 
 def _metric(
@@ -214,7 +254,8 @@ def _metric(
     sentence = f"{change.column}: {after} {words}, was {before}" + (f"; so it was in {explained}" if explained else "")
     evidence = Evidence(change.what, f"{case.names.get(dataset, '')}.{change.column}", before, after, sentence)
     hits = reach is None or change.column in reach or change.column == case.failure.question.column
-    return Signs([(change.what, (0.85 if hits else 0.3) * (_EXPLAINED if explained else 1.0))], [evidence])
+    weight = (0.85 if hits else 0.3) * (_EXPLAINED if explained else 1.0)
+    return Signs([(change.what, weight)], [evidence], unexplained=set() if explained else {"values"})
 
 
 def _unchanged(found: Findings, *, is_old: bool) -> Signs:

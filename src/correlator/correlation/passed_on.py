@@ -1,6 +1,6 @@
 """What was passed on, not caused: which input of a run accounts for what is odd about it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -9,7 +9,7 @@ import msgspec
 
 from correlator.correlation.case import Case
 from correlator.correlation.changes import SchemaChange
-from correlator.correlation.findings import Findings
+from correlator.correlation.findings import Findings, Topic
 from correlator.correlation.history import Version
 from correlator.correlation.usual import Oddity
 
@@ -22,6 +22,8 @@ class PassedOn(msgspec.Struct, frozen=True):
     findings: Mapping[UUID, Findings]
     stale: frozenset[tuple[UUID, UUID, datetime]]
     """Versions that were read although something newer was due."""
+    gaps: Mapping[UUID, Sequence[datetime]]
+    """By job when a run failed that was not made up for."""
 
     def volume(self, run: UUID, odd: Oddity, seen: frozenset[UUID] = frozenset()) -> str | None:
         """The input that had changed in the same way: directly, or through runs that do not count."""
@@ -31,11 +33,13 @@ class PassedOn(msgspec.Struct, frozen=True):
             name = self.case.name(version.dataset)
             if version.key in self.stale or above.is_partial:
                 return f"{name}, which is not whole,"
+            if odd.score < 0 and self._is_gapped(run, above.run.job_id):
+                return f"{name}, to which a run that failed added nothing,"
             theirs = above.volumes.get(version.dataset) or above.between.get(version.dataset)
             if theirs is not None and theirs[1].log_ratio * odd.log_ratio > 0:
                 if abs(theirs[1].log_ratio) > _SHARE * abs(odd.log_ratio):
                     return name
-            elif version.dataset in above.counted:
+            elif version.dataset in above.said["amount"]:
                 continue
             further = self.volume(above.run.id, odd, seen | {run})
             if further is not None:
@@ -64,6 +68,33 @@ class PassedOn(msgspec.Struct, frozen=True):
             and (step.version.key in self.stale or step.version.run in self.case.good.distances)
             for step in self.case.bad.reads_of(run)
         )
+
+    def silent_above(self, run: UUID, topic: Topic) -> list[Findings]:
+        """Runs that something may have come from unseen: they, and all below them, say nothing of the kind."""
+        found: dict[UUID, Findings] = {}
+        layer = [run]
+        while layer:
+            above = {
+                findings.run.id: findings
+                for reader in layer
+                for version, findings in self._inputs(reader)
+                if findings.is_new and version.dataset not in findings.said[topic] and findings.run.id not in found
+            }
+            found |= above
+            layer = list(above)
+        return list(found.values())
+
+    def is_entry(self, run: UUID) -> bool:
+        """Whether what it reads comes from outside of all that is known."""
+        return all(step.version is None for step in self.case.bad.reads_of(run))
+
+    def _is_gapped(self, reader: UUID, job: UUID) -> bool:
+        """Whether a run of a job has failed since the reader's last one: its share is missing for the first time."""
+        if job not in self.gaps:
+            return False
+        run = self.case.run(reader)
+        ends = [past.ended_at for past in self.case.pasts[run.job_id].good if past.ended_at <= run.started_at]
+        return any(moment > max(ends, default=moment) for moment in self.gaps[job])
 
     def _inputs(self, run: UUID) -> Iterator[tuple[Version, Findings]]:
         for step in self.case.bad.reads_of(run):

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from correlator.correlation.history import History
-from correlator.correlation.usual import Sample
+from correlator.correlation.usual import MANY, Sample
 
 RUNS: Final = 60
 """So many of a job's last runs say what is usual,"""
@@ -78,11 +78,12 @@ class JobPast(msgspec.Struct):
         gaps = sorted(other - one for one, other in pairwise(ends))
         return gaps[len(gaps) // 2] if gaps else None
 
-    def rows_before(self, dataset: UUID, run: UUID) -> list[Sample]:
-        return self._samples(dataset, run, 1)
+    def rows_before(self, dataset: UUID, run: UUID, well: datetime | None = None) -> list[Sample]:
+        """Of its good runs up to `well` where these are enough: what came after may be part of the trouble."""
+        return _up_to(well, self._samples(dataset, run, 1))
 
-    def bytes_before(self, dataset: UUID, run: UUID) -> list[Sample]:
-        return self._samples(dataset, run, 2)
+    def bytes_before(self, dataset: UUID, run: UUID, well: datetime | None = None) -> list[Sample]:
+        return _up_to(well, self._samples(dataset, run, 2))
 
     def _samples(self, dataset: UUID, run: UUID, place: int) -> list[Sample]:
         known = self.written.get(dataset, ())
@@ -103,6 +104,11 @@ class JobPast(msgspec.Struct):
             for past in self.good
             if past.id != run and (at is None or past.ended_at < at)
         ]
+
+
+def _up_to(moment: datetime | None, samples: list[Sample]) -> list[Sample]:
+    former = samples if moment is None else [sample for sample in samples if sample.at <= moment]
+    return former if len(former) >= MANY else samples
 
 
 def pasts(history: History, jobs: Iterable[UUID], until: datetime, number: int = RUNS) -> dict[UUID, JobPast]:

@@ -1,7 +1,7 @@
 """What did not come: jobs whose run failed, was late or was missing, so that something older was read instead."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -183,26 +183,41 @@ def _late(case: Case, trouble: Trouble) -> Run | None:
     return case.run(rows[0][0]) if rows else None
 
 
-def gaps(case: Case) -> Iterator[Candidate]:
-    """Runs that failed since the last good version and were not tried again: what they were to add is not there."""
+class Gap(msgspec.Struct, frozen=True):
+    """Runs of a job that failed and were not tried again, although later ones may have ended well."""
+
+    job: UUID
+    distance: int
+    failed: list[PastRun]
+    """The latest first."""
+
+
+def find_gaps(case: Case) -> list[Gap]:
+    """Since the last good version: what these runs were to add is not there."""
     start = case.good.start
     if start is None or case.bad.start is None:
-        return
+        return []
     distances: dict[UUID, int] = {}
     for run_id, distance in case.bad.distances.items():
         if run_id in case.runs:
             job = case.runs[run_id].job_id
             distances[job] = min(distance, distances.get(job, distance))
-    for job, distance in distances.items():
-        # Of a series of failures the first.
-        for failed in case.pasts[job].failed_between(start.at, case.failure.at)[-1:]:
-            run = case.run(failed.id)
-            ended = f"{run.name} ended with {run.state} at {run.last_moment:%Y-%m-%d %H:%M}"
-            sentence = f"{ended} and was not tried again{said(run.error_message)}"
-            candidate = Candidate(job, run.namespace, run.name, run, distance)
-            candidate.evidence.append(Evidence("run_failed", run.name, "COMPLETE", run.state, sentence))
-            candidate.score = 0.75 * case.fit("failed") * PER_STEP**distance
-            yield candidate
+    found = [
+        Gap(job, distance, case.pasts[job].failed_between(start.at, case.failure.at))
+        for job, distance in distances.items()
+    ]
+    return sorted((gap for gap in found if gap.failed), key=lambda gap: (gap.distance, gap.job))
+
+
+def blamed_gap(case: Case, gap: Gap) -> Candidate:
+    # Of a series of failures the first.
+    run = case.run(gap.failed[-1].id)
+    ended = f"{run.name} ended with {run.state} at {run.last_moment:%Y-%m-%d %H:%M}"
+    sentence = f"{ended} and was not tried again{said(run.error_message)}"
+    candidate = Candidate(gap.job, run.namespace, run.name, run, gap.distance)
+    candidate.evidence.append(Evidence("run_failed", run.name, "COMPLETE", run.state, sentence))
+    candidate.score = 0.75 * case.fit("failed") * PER_STEP**gap.distance
+    return candidate
 
 
 _NEXT: Final = """

@@ -11,7 +11,10 @@ import msgspec
 
 _FEWEST: Final = 4
 """Of so few nothing can be said."""
-_MANY: Final = 8
+MANY: Final = 8
+"""Of so many something can be said with confidence."""
+_OF_AN_HOUR: Final = 3
+_TO_TELL: Final = 3
 _WEEKEND: Final = (5, 6)
 _ODD_SCORE: Final = 4.0
 _ODD_RATIO: Final = 0.1
@@ -50,25 +53,59 @@ def oddity(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | No
     """Odd is what is odd among all, and among those of the same weekday, of weekends, and of the same hour."""
     if len(before) < _FEWEST:
         return None
-    return min((_oddity(amount, part) for part in _alike(at, before)), key=lambda odd: abs(odd.score))
+    if len({sample.at.date() for sample in before}) * 2 <= len(before):
+        before = _as_of_hour(at, before)
+    alike = list(_alike(at, before))
+    parts = [_Usual.of(part) for part in alike]
+    scores = [part.score(amount) for part in parts]
+    is_odd = all(score > 0 for score in scores) or all(score < 0 for score in scores)
+    # How far it is from what is usual is told by those that are most alike, if they are more than two.
+    usual = [part for part, samples in zip(parts, alike, strict=True) if len(samples) >= _TO_TELL][-1]
+    return Oddity(amount, math.exp(usual.middle) - 1, min(scores, key=abs) if is_odd else 0.0)
 
 
-def _oddity(amount: float, before: Sequence[Sample]) -> Oddity:
-    logs = [math.log(sample.amount + 1) for sample in before]
-    middle = median(logs)
-    # Of few samples the spread is a guess.
-    least = _LEAST_SPREAD if len(logs) >= _MANY else 2 * _LEAST_SPREAD
-    spread = max(_SPREAD * median(abs(log - middle) for log in logs), least)
-    return Oddity(amount, math.exp(middle) - 1, (math.log(amount + 1) - middle) / spread)
+def _as_of_hour(at: datetime, before: Sequence[Sample]) -> Sequence[Sample]:
+    """Where there are several a day, each as it would be at this hour: a night is not a quiet noon."""
+    by_hour: dict[int, list[float]] = {}
+    for sample in before:
+        by_hour.setdefault(sample.at.hour, []).append(math.log(sample.amount + 1))
+    if len(by_hour.get(at.hour, ())) < _OF_AN_HOUR:
+        return before
+    usual = {hour: median(logs) for hour, logs in by_hour.items()}
+    here = usual[at.hour]
+    return [
+        Sample(sample.at, math.exp(math.log(sample.amount + 1) - usual[sample.at.hour] + here) - 1)
+        for sample in before
+        if len(by_hour[sample.at.hour]) >= _OF_AN_HOUR
+    ]
+
+
+class _Usual(msgspec.Struct, frozen=True):
+    """On the scale of logarithms."""
+
+    middle: float
+    spread: float
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> "_Usual":
+        logs = [math.log(sample.amount + 1) for sample in samples]
+        middle = median(logs)
+        # Of few samples the spread is a guess.
+        least = _LEAST_SPREAD if len(logs) >= MANY else 2 * _LEAST_SPREAD
+        return cls(middle, max(_SPREAD * median(abs(log - middle) for log in logs), least))
+
+    def score(self, amount: float) -> float:
+        return (math.log(amount + 1) - self.middle) / self.spread
 
 
 def _alike(at: datetime, before: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
+    """The most alike last."""
     yield before
     is_weekend = at.weekday() in _WEEKEND
     for part, fewest in (
-        ([sample for sample in before if sample.at.weekday() == at.weekday()], 2),
-        ([sample for sample in before if (sample.at.weekday() in _WEEKEND) == is_weekend], 2),
         ([sample for sample in before if abs((sample.at.hour - at.hour + 12) % 24 - 12) <= 1], 3),
+        ([sample for sample in before if (sample.at.weekday() in _WEEKEND) == is_weekend], 2),
+        ([sample for sample in before if sample.at.weekday() == at.weekday()], 2),
     ):
         if len(part) >= fewest:
             yield part

@@ -1,0 +1,84 @@
+"""Odd runs before those of the trace: what a job wrote a while ago may be in what the next one read.
+
+A daily job reads what an hourly one wrote since its last run, and the trace knows the last of these alone. A job may
+also have been odd for a while before a test could notice: then what is odd began before the last good result.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from correlator.correlation.candidates import PER_STEP, Candidate
+from correlator.correlation.case import Case
+from correlator.correlation.findings import Findings
+from correlator.correlation.judging import EXTREME, direction, volume_evidence
+from correlator.correlation.passed_on import PassedOn
+from correlator.correlation.past import JobPast, PastRun
+from correlator.correlation.usual import Oddity, oddity
+
+_BACK: Final = 72
+"""Runs that the beginning of a series of odd ones is looked for in."""
+_UNNOTICED: Final = 0.85
+"""What is left where the test passed in spite of it."""
+
+
+class Earlier(msgspec.Struct, frozen=True):
+    """The first of a series of odd runs, if it is not of the trace."""
+
+    candidate: Candidate
+    run: UUID
+    well: UUID
+    """The last run of the job that was not odd."""
+    dataset: UUID
+
+
+def earlier(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn) -> Iterator[Earlier]:
+    for found in findings.values():
+        if not found.is_new or found.baseline is None:
+            continue
+        past = case.pasts[found.run.job_id]
+        odd_ones = {dataset: (run, odd, "between") for dataset, (run, odd) in found.between.items()}
+        for dataset, (word, odd) in found.volumes.items():
+            own = next((run for run, *_ in past.written.get(dataset, ()) if run.id == found.run.id), None)
+            if own is not None and word == "rows":
+                odd_ones[dataset] = (own, odd, "itself")
+        for dataset, (run, odd, where) in odd_ones.items():
+            if passed_on.volume(found.run.id, odd) is not None:
+                continue
+            first, first_odd, well = _began(past, dataset, run, odd)
+            is_unnoticed = first.ended_at <= found.baseline.ended_at
+            if well is not None and (where == "between" or is_unnoticed):
+                candidate = _candidate(case, found, dataset, first, first_odd)
+                if is_unnoticed:
+                    candidate.score *= _UNNOTICED
+                    candidate.reasons.append("it began before the last good result, which had not noticed yet")
+                yield Earlier(candidate, first.id, well.id, dataset)
+
+
+def _began(past: JobPast, dataset: UUID, run: PastRun, odd: Oddity) -> tuple[PastRun, Oddity, PastRun | None]:
+    """The first of the odd runs that this one is the last of, and the last one before that was not odd."""
+    former = [
+        (one, rows)
+        for one, rows, _ in past.written.get(dataset, ())
+        if one.ended_at < run.ended_at and one.state == "COMPLETE" and rows is not None
+    ]
+    former.sort(key=lambda each: (each[0].ended_at, each[0].id), reverse=True)
+    for one, rows in former[:_BACK]:
+        theirs = oddity(one.ended_at, float(rows), past.rows_before(dataset, one.id))
+        if theirs is None or not theirs.strength or theirs.score * odd.score < 0:
+            return run, odd, one
+        run, odd = one, theirs
+    return run, odd, None
+
+
+def _candidate(case: Case, found: Findings, dataset: UUID, past: PastRun, odd: Oddity) -> Candidate:
+    run = case.run(past.id)
+    candidate = Candidate(run.job_id, run.namespace, run.name, run, found.distance)
+    candidate.evidence.append(volume_evidence(case, dataset, "rows", odd))
+    fit = case.fit(direction(odd))
+    if abs(odd.log_ratio) > EXTREME:
+        fit = max(fit, case.fit("broken"))
+    candidate.score = 0.8 * odd.strength * fit * PER_STEP**found.distance
+    return candidate
