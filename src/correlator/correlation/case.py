@@ -35,7 +35,7 @@ class Case(msgspec.Struct, frozen=True):
     pasts: dict[UUID, JobPast]
     """Of the jobs of these runs, up to the failure."""
     names: dict[UUID, str]
-    """Of the datasets of the bad trace that somebody wrote, by their class."""
+    """Of the datasets of the bad trace, by their class."""
 
     def fit(self, finding: str) -> float:
         """How well such a finding explains a failure of this kind."""
@@ -60,7 +60,7 @@ def open_case(history: History, failure: Failure, limits: Limits) -> Case:
     sides = (failure.bad, failure.good)
     bound = iter(history.bind([side for side in sides if isinstance(side, Use)]))
     starts = [next(bound) if isinstance(side, Use) else side for side in sides]
-    bad, good = walk(history, [(start, failure.question.columns) for start in starts], limits)
+    bad, good = walk(history, [(start, failure.question.columns) for start in starts], limits, others=True)
     runs = history.runs([*bad.distances, *good.distances])
     past = pasts(history, {run.job_id for run in runs.values()}, failure.at)
     return Case(history, failure, bad, good, runs, past, _names(history, bad))
@@ -73,4 +73,5 @@ def _names(history: History, bad: Trace) -> dict[UUID, str]:
     found: dict[UUID, str] = {}
     for version in versions:
         found.setdefault(version.dataset, names.get(version.written_as, ""))
-    return found
+    unwritten = history.names({step.use.dataset for step in bad.steps if step.version is None})
+    return {**unwritten, **found}

@@ -15,7 +15,7 @@ import msgspec
 from correlator.correlation.candidates import PER_STEP, VISIBLE, Candidate, Candidates
 from correlator.correlation.case import Case, Failure, attempt, open_case
 from correlator.correlation.earlier import Earlier, earlier
-from correlator.correlation.findings import find
+from correlator.correlation.examination import examine
 from correlator.correlation.history import History, Run, Version
 from correlator.correlation.judging import judged
 from correlator.correlation.onset import move_to_onset
@@ -56,12 +56,12 @@ def explain(
     case = open_case(history, failure, limits)
     if case.bad.start is None:
         return Explanation(None, [], case.bad, case.good, case.runs)
-    findings = find(case)
-    undelivered = find_undelivered(case)
+    findings = examine(case)
+    undelivered = find_undelivered(case, findings)
     missed = find_gaps(case)
     gaps = {gap.job: [run.ended_at for run in gap.failed] for gap in missed}
     passed_on = PassedOn(case, findings, frozenset(undelivered.stale), gaps)
-    least = 0.9 * case.fit("stale") if undelivered.troubles else 0.0
+    least = 0.9 * case.fit("stale") if undelivered.is_new else 0.0
     candidates = Candidates(judged(case, findings, passed_on, least))
     asking = _Asking(case, limits, why_red, further)
     for trouble in undelivered.troubles.values():
@@ -87,6 +87,7 @@ class _Asking:
         self._why_red = why_red
         self._further = further
         self._left = _ASKED if further > 0 else 0
+        self._asked: set[UUID] = set()
 
     def why_undelivered(self, candidate: Candidate, since: datetime, candidates: Candidates) -> None:
         """A red test before it, or what it read."""
@@ -113,6 +114,10 @@ class _Asking:
                 candidates.add(other)
 
     def _ask(self, failure: Failure | None, candidate: Candidate, candidates: Candidates) -> None:
+        if candidate.run is not None:
+            if candidate.run.id in self._asked:
+                return
+            self._asked.add(candidate.run.id)
         answer = [] if failure is None else self._answer(failure)
         others = [other for other in answer if other.job_id != candidate.job_id]
         best = max((other.score for other in others), default=0.0)

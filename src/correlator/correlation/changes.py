@@ -87,6 +87,8 @@ class CodeChange(msgspec.Struct, frozen=True):
     after: str
     words: frozenset[str]
     """What was written where the two differ; empty when only a version tells."""
+    whose: str = ""
+    """The job, if it is the one that started the run in question."""
 
 
 def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[CodeChange]:
@@ -126,6 +128,8 @@ class SettingChange(msgspec.Struct, frozen=True):
     path: str
     before: str
     after: str
+    whose: str = ""
+    """As of a change of code."""
 
     @property
     def is_engine(self) -> bool:

@@ -66,7 +66,7 @@ def _began(past: JobPast, dataset: UUID, run: PastRun, odd: Oddity) -> tuple[Pas
     ]
     former.sort(key=lambda each: (each[0].ended_at, each[0].id), reverse=True)
     for one, rows in former[:_BACK]:
-        theirs = oddity(one.ended_at, float(rows), past.rows_before(dataset, one.id))
+        theirs = oddity(one.ended_at, float(rows), past.rows_before(dataset, one.ended_at))
         if theirs is None or not theirs.strength or theirs.score * odd.score < 0:
             return run, odd, one
         run, odd = one, theirs

@@ -143,6 +143,17 @@ class History:
                 self._members[class_id] = found.get(class_id) or [class_id]
         return {class_id: self._members[class_id] for class_id in wanted}
 
+    def names(self, classes: Iterable[UUID]) -> dict[UUID, str]:
+        """What each is called, by one of its names."""
+        members = self.members(classes)
+        asked = [name for of_class in members.values() for name in of_class]
+        rows = (
+            self.rows("SELECT id, dataset_name FROM {s}.datasets WHERE id = ANY (%s::uuid[])", asked) if asked else []
+        )
+        known = dict(rows)
+        named = {of_class: [known[name] for name in names if name in known] for of_class, names in members.items()}
+        return {of_class: names[0] for of_class, names in named.items() if names}
+
     # Runs
 
     def runs(self, ids: Iterable[UUID]) -> dict[UUID, Run]:
@@ -275,6 +286,31 @@ class History:
                 run = runs[use.reader]
                 of_use += [out.candidate(run) for out in outputs[use.reader] if out.name in members[use.dataset]]
 
+    def other_writers(self, versions: Sequence[Version]) -> list[list[Version]]:
+        """Of each version what other jobs had written to the dataset lately, unless it was replaced since.
+
+        A table that one job adds to and another deletes from is what both have made of it.
+        """
+        found: list[list[Version]] = [[] for _ in versions]
+        members = self.members(version.dataset for version in versions)
+        asked = [
+            (n, name, version.at, version.run)
+            for n, version in enumerate(versions)
+            for name in members[version.dataset]
+        ]
+        if not asked:
+            return found
+        columns = [list(column) for column in zip(*asked, strict=True)]
+        replaced: set[int] = set()
+        jobs: set[tuple[int, UUID]] = set()
+        for number, job, lifecycle, is_itself, *rest in self.rows(_OTHER_WRITERS, *columns, _LATELY):
+            if number not in replaced and not is_itself and (number, job) not in jobs:
+                jobs.add((number, job))
+                found[number].append(Version(versions[number].dataset, *rest))
+            if lifecycle in _REPLACING:
+                replaced.add(number)
+        return found
+
     def sources(self, runs: Iterable[UUID]) -> dict[UUID, list["ColumnEdge"]]:
         """What each run says of where its columns come from."""
         found: defaultdict[UUID, list[ColumnEdge]] = defaultdict(list)
@@ -384,6 +420,27 @@ CROSS JOIN LATERAL (
        AND (running.row_count > 0 OR upper(coalesce(run.processing_type, '')) IN ('STREAMING', 'SERVICE'))
      ORDER BY running.at DESC, running.job_run_id DESC LIMIT 1)
 ) AS written
+"""
+
+_LATELY: Final = 12
+"""Writes of a dataset that other jobs are looked for in."""
+_REPLACING: Final = frozenset({"OVERWRITE", "TRUNCATE", "CREATE", "DROP", "RENAME"})
+
+_OTHER_WRITERS: Final = """
+SELECT asked.number, recent.job_id, recent.lifecycle_change, recent.job_run_id = asked.run_id, recent.job_run_id,
+       recent.used_at, asked.dataset_id, recent.row_count, recent.byte_size, recent.dataset_version, recent.kind
+FROM unnest(%s::int[], %s::uuid[], %s::timestamptz[], %s::uuid[]) AS asked (number, dataset_id, at, run_id)
+JOIN {s}.job_runs AS own ON own.id = asked.run_id
+CROSS JOIN LATERAL (
+    SELECT edge.job_run_id, edge.used_at, edge.row_count, edge.byte_size, edge.dataset_version, edge.lifecycle_change,
+           run.job_id, CASE WHEN run.current_state = 'COMPLETE' THEN 'complete' ELSE 'partial' END AS kind
+    FROM {s}.lineage_edges AS edge JOIN {s}.job_runs AS run ON run.id = edge.job_run_id
+    WHERE edge.dataset_id = asked.dataset_id AND edge.edge_type = 'output' AND edge.used_at <= asked.at
+      AND upper(coalesce(run.job_type, '')) <> 'TEST'
+    ORDER BY edge.used_at DESC, edge.job_run_id DESC LIMIT %s
+) AS recent
+WHERE recent.job_id <> own.job_id OR recent.job_run_id = asked.run_id
+ORDER BY asked.number, recent.used_at DESC, recent.job_run_id
 """
 
 _NAMED: Final = """

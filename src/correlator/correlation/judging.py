@@ -12,8 +12,8 @@ import msgspec
 
 from correlator.correlation.candidates import PER_STEP, VISIBLE, Candidate, Evidence
 from correlator.correlation.case import Case
-from correlator.correlation.changes import CodeChange, MetricChange, SettingChange
-from correlator.correlation.findings import Findings, Topic
+from correlator.correlation.changes import CodeChange, MetricChange, SchemaChange, SettingChange
+from correlator.correlation.findings import Findings, InputChange, Topic
 from correlator.correlation.passed_on import PassedOn
 from correlator.correlation.phrases import count, said, span
 from correlator.correlation.usual import Oddity
@@ -57,6 +57,7 @@ def judged(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn, l
     shared = Counter(
         (change.facet, change.path, change.after) for found in findings.values() for change in found.settings
     )
+    shared.update(_deploy(change) for found in findings.values() for change in found.code if change.whose)
     first, second, *_ = [*sorted([*strongest.values(), least], reverse=True), 0.0]
     suspected = _suspected(findings, effects, strongest, passed_on)
     for run, found in findings.items():
@@ -105,7 +106,7 @@ def _suspected(
 
 
 def _has_changed(found: Findings) -> bool:
-    return bool(found.code or found.settings or found.is_partial)
+    return found.has_changed or found.is_partial or bool(found.sources)
 
 
 def _known(found: Findings) -> Candidate:
@@ -131,6 +132,9 @@ def _judged(
     if parts and not has_effect and (found.volumes or found.metrics):
         # What is odd about it came from elsewhere.
         doubt *= 0.6
+    if case.failure.question.kind == "run" and found.distance > 0:
+        # A run fails of its own code, or of what it reads; and of that nothing is to be seen here.
+        doubt *= 1.0 if has_effect else 0.5
     parts += [strength * doubt for strength in changes.strengths(case)]
     candidate.evidence = [*_failed(found), *effects.evidence, *changes.evidence, *_slow(found)]
     candidate.reasons = [*effects.reasons, *changes.reasons]
@@ -225,23 +229,30 @@ def direction(odd: Oddity) -> str:
 
 def _schema(case: Case, found: Findings, dataset: UUID, passed_on: PassedOn, reach: frozenset[str] | None) -> Signs:
     change = found.schemas[dataset]
-    words = [f"{name} is gone" for name in change.removed]
-    words += [f"{name} is {after}, was {before}" for name, before, after in change.retyped]
-    words += [f"{name} is new" for name in change.added]
     explained = passed_on.schema(found.run.id, change)
-    evidence = Evidence(
-        "schema",
-        case.names.get(dataset, ""),
-        ", ".join([*change.removed, *(f"{name}: {before}" for name, before, _ in change.retyped)]),
-        ", ".join([*change.added, *(f"{name}: {after}" for name, _, after in change.retyped)]),
-        f"schema changed: {', '.join(words)}" + (f"; {explained} had changed so before" if explained else ""),
+    sentence = f"schema changed: {_schema_words(change)}" + (
+        f"; {explained} had changed so before" if explained else ""
     )
+    evidence = _schema_evidence(case, dataset, change, sentence)
     if not change.broken:
         return Signs([("schema", 0.08)], [evidence])
     if explained:
         return Signs([("schema", 0.85 * _EXPLAINED)], [evidence], ["the column vanished further upstream"])
     hits = reach is None or bool(reach & change.broken) or case.failure.question.column in change.broken
     return Signs([("schema", 0.85 if hits else 0.4)], [evidence], unexplained={"schema"})
+
+
+def _schema_words(change: SchemaChange) -> str:
+    words = [f"{name} is gone" for name in change.removed]
+    words += [f"{name} is {after}, was {before}" for name, before, after in change.retyped]
+    words += [f"{name} is new" for name in change.added]
+    return ", ".join(words)
+
+
+def _schema_evidence(case: Case, dataset: UUID, change: SchemaChange, sentence: str) -> Evidence:
+    before = ", ".join([*change.removed, *(f"{name}: {type_}" for name, type_, _ in change.retyped)])
+    after = ", ".join([*change.added, *(f"{name}: {type_}" for name, _, type_ in change.retyped)])
+    return Evidence("schema", case.names.get(dataset, ""), before, after, sentence)
 
 
 def _metric(
@@ -270,52 +281,102 @@ def _unchanged(found: Findings, *, is_old: bool) -> Signs:
 
 
 def _changes(case: Case, found: Findings, shared: Mapping[Setting, int]) -> Signs:
-    signs = _code(case, found)
-    signs.add(_settings(found, shared))
+    signs = _code(case, found, shared)
+    signs.add(_settings(found, shared), _sources(case, found), _repeated(found))
     return signs
 
 
-def _code(case: Case, found: Findings) -> Signs:
+def _code(case: Case, found: Findings, shared: Mapping[Setting, int]) -> Signs:
+    """What tells of a deploy: of several signs the strongest, for it is the same deploy."""
     reach = _reach_of(case, found.run.id)
     wanted = {name.lower() for name in reach or ()} | {case.failure.question.column.lower()} - {""}
     signs = Signs()
     strengths = []
     for change in found.code:
-        signs.evidence.append(Evidence("code", found.run.name, change.before, change.after, _code_sentence(change)))
+        subject = change.whose or found.run.name
+        signs.evidence.append(Evidence("code", subject, change.before, change.after, _code_sentence(change)))
         strength = 0.48
         if change.words and wanted:
             strength = 0.8 if change.words & wanted else 0.3
             if change.words & wanted:
                 signs.reasons.append("the change touches the column")
-        strengths.append(strength)
-    # A new version beside a new text is the same deploy.
+        strengths.append(strength / _commonness(shared[_deploy(change)]))
+    if found.inputs is not None:
+        signs.evidence.append(_inputs_evidence(found.run.name, found.inputs))
+        strengths.append(0.48)
+    if found.took_over is not None:
+        former, dataset = found.took_over.name, case.name(found.took_over.dataset)
+        sentence = f"its first run known; before, {former} wrote {dataset}"
+        signs.evidence.append(Evidence("new_job", dataset, former, found.run.name, sentence))
+        strengths.append(0.55)
     if strengths:
         signs.weights.append(("code", max(strengths)))
     return signs
 
 
 def _code_sentence(change: CodeChange) -> str:
+    whose = f"{change.whose}, which started it, has " if change.whose else ""
     if change.facet == "sourceCodeLocation":
-        return f"new code version {change.after[:40]}, was {change.before[:40]}"
-    return "the SQL changed" if change.facet == "sql" else "the source code changed"
+        return f"{whose}new code version {change.after[:40]}, was {change.before[:40]}"
+    what = "SQL" if change.facet == "sql" else "source code"
+    return f"{whose}other {what}" if whose else f"the {what} changed"
+
+
+def _inputs_evidence(name: str, change: InputChange) -> Evidence:
+    words = [f"it no longer reads {dataset}" for dataset in change.gone]
+    words += [f"it reads {dataset}, which it did not before" for dataset in change.new]
+    return Evidence("inputs", name, ", ".join(change.gone), ", ".join(change.new), "; ".join(words))
 
 
 def _settings(found: Findings, shared: Mapping[Setting, int]) -> Signs:
     if not found.settings:
         return Signs()
-    # What many have in common did most of them no harm.
     common = min(shared[change.facet, change.path, change.after] for change in found.settings)
     rare = 0.5 if all(change.is_engine for change in found.settings) else 0.55
     if any(change.factor > _MUCH for change in found.settings):
         rare = 0.65
     evidence = [_setting_evidence(found, change) for change in found.settings]
-    return Signs([("setting", rare / (1 + 0.25 * (common - 1)))], evidence)
+    return Signs([("setting", rare / _commonness(common))], evidence)
 
 
 def _setting_evidence(found: Findings, change: SettingChange) -> Evidence:
-    sentence = f"{change.path} of {change.facet} is {change.after}, was {change.before}"
+    whose = f" of {change.whose}, which started it," if change.whose else ""
+    sentence = f"{change.path} of {change.facet}{whose} is {change.after}, was {change.before}"
     kind = "engine" if change.is_engine else "parameter"
-    return Evidence(kind, found.run.name, change.before, change.after, sentence)
+    return Evidence(kind, change.whose or found.run.name, change.before, change.after, sentence)
+
+
+def _sources(case: Case, found: Findings) -> Signs:
+    """What comes from outside and is not as it was."""
+    signs = Signs()
+    for dataset, change in found.sources.items():
+        sentence = f"schema of {case.name(dataset)}, which it reads, changed: {_schema_words(change)}"
+        signs.evidence.append(_schema_evidence(case, dataset, change, sentence))
+        reach = case.bad.columns.get(dataset)
+        hits = reach is None or bool(reach & change.broken) or case.failure.question.column in change.broken
+        signs.weights.append(("schema", 0.08 if not change.broken else 0.75 if hits else 0.35))
+    return signs
+
+
+def _repeated(found: Findings) -> Signs:
+    again = found.repeated
+    if again is None:
+        return Signs()
+    moment, last = f"{again.moment:%Y-%m-%d %H:%M}", f"{again.last:%Y-%m-%d %H:%M}"
+    if again.is_older:
+        sentence = f"it ran for {moment} after it had run for {last}"
+        return Signs([("stale", 0.6)], [Evidence("older_run", found.run.name, last, moment, sentence)])
+    sentence = f"it ran for {moment} once more"
+    return Signs([("more", 0.5)], [Evidence("repeated_run", found.run.name, last, moment, sentence)])
+
+
+def _deploy(change: CodeChange) -> Setting:
+    return change.facet, change.whose, change.after if change.whose else ""
+
+
+def _commonness(number: int) -> float:
+    """What many have in common did most of them no harm."""
+    return 1 + 0.25 * (max(number, 1) - 1)
 
 
 def _or(one: float, other: float) -> float:

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from correlator.correlation.amounts import odd_between
 from correlator.correlation.candidates import Candidate
 from correlator.correlation.case import Case
 from correlator.correlation.changes import CODE, code_changes, setting_changes
-from correlator.correlation.findings import Findings, odd_between
+from correlator.correlation.findings import Findings
 from correlator.correlation.past import PastRun, facets_at, run_facets
 
 
@@ -32,9 +33,11 @@ def _first(case: Case, found: Findings, baseline: PastRun, between: Sequence[Pas
     past = case.pasts[found.run.job_id]
     for version in case.bad.written[found.run.id] if found.volumes else ():
         first = next((run for run, _ in odd_between(past, version, baseline, found.run)), None)
-    if first is None and found.code:
+    if first is None and found.repeated is not None:
+        first = found.repeated.run
+    if first is None and any(not change.whose for change in found.code):
         first = _first_with_code(case, found, between)
-    if first is None and found.settings:
+    if first is None and any(not change.whose for change in found.settings):
         first = _first_with_setting(case, found, between)
     return first
 

@@ -1,6 +1,7 @@
 """What jobs did before: their last runs, how much they wrote, and what their code and set-up was."""
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
@@ -27,6 +28,7 @@ class PastRun(msgspec.Struct, frozen=True):
     started_at: datetime
     ended_at: datetime
     parent: UUID | None
+    nominal_time: datetime | None
 
 
 class JobPast(msgspec.Struct):
@@ -34,6 +36,8 @@ class JobPast(msgspec.Struct):
     """The latest first."""
     written: dict[UUID, list[tuple[PastRun, int | None, int | None]]] = msgspec.field(default_factory=dict)
     """Rows and bytes of what they wrote, by the class of the dataset."""
+    _samples: dict[tuple[str, UUID], list[Sample]] = msgspec.field(default_factory=dict)
+    """Once asked for: in order of time."""
 
     @property
     def good(self) -> list[PastRun]:
@@ -78,37 +82,35 @@ class JobPast(msgspec.Struct):
         gaps = sorted(other - one for one, other in pairwise(ends))
         return gaps[len(gaps) // 2] if gaps else None
 
-    def rows_before(self, dataset: UUID, run: UUID, well: datetime | None = None) -> list[Sample]:
-        """Of its good runs up to `well` where these are enough: what came after may be part of the trouble."""
-        return _up_to(well, self._samples(dataset, run, 1))
+    def rows_before(self, dataset: UUID, moment: datetime, well: datetime | None = None) -> list[Sample]:
+        """Of its good runs, the latest first; up to `well` if these are enough: what came then may be the trouble."""
+        return self._before("rows", dataset, moment, well)
 
-    def bytes_before(self, dataset: UUID, run: UUID, well: datetime | None = None) -> list[Sample]:
-        return _up_to(well, self._samples(dataset, run, 2))
+    def bytes_before(self, dataset: UUID, moment: datetime, well: datetime | None = None) -> list[Sample]:
+        return self._before("bytes", dataset, moment, well)
 
-    def _samples(self, dataset: UUID, run: UUID, place: int) -> list[Sample]:
-        known = self.written.get(dataset, ())
-        at = next((past.ended_at for past, *_ in known if past.id == run), None)
-        return [
-            Sample(past.ended_at, float(amount))
-            for past, *amounts in known
-            if (amount := amounts[place - 1]) is not None
-            and past.id != run
-            and past.state == "COMPLETE"
-            and (at is None or past.ended_at < at)
-        ]
+    def durations_before(self, moment: datetime) -> list[Sample]:
+        return self._before("seconds", _ALL, moment, None)
 
-    def durations_before(self, run: UUID) -> list[Sample]:
-        at = next((past.ended_at for past in self.runs if past.id == run), None)
-        return [
-            Sample(past.ended_at, (past.ended_at - past.started_at).total_seconds())
-            for past in self.good
-            if past.id != run and (at is None or past.ended_at < at)
-        ]
+    def _before(self, what: str, dataset: UUID, moment: datetime, well: datetime | None) -> list[Sample]:
+        known = self._samples.get((what, dataset))
+        if known is None:
+            known = self._samples[what, dataset] = sorted(self._all(what, dataset), key=lambda sample: sample.at)
+        number = bisect_left(known, moment, key=lambda sample: sample.at)
+        up_to_well = number if well is None else min(number, bisect_right(known, well, key=lambda sample: sample.at))
+        return known[: up_to_well if up_to_well >= MANY else number][::-1]
+
+    def _all(self, what: str, dataset: UUID) -> Iterator[Sample]:
+        if what == "seconds":
+            for run in self.good:
+                yield Sample.of(run.ended_at, (run.ended_at - run.started_at).total_seconds())
+        for run, rows, size in self.written.get(dataset, ()):
+            amount = rows if what == "rows" else size
+            if amount is not None and run.state == "COMPLETE":
+                yield Sample.of(run.ended_at, float(amount))
 
 
-def _up_to(moment: datetime | None, samples: list[Sample]) -> list[Sample]:
-    former = samples if moment is None else [sample for sample in samples if sample.at <= moment]
-    return former if len(former) >= MANY else samples
+_ALL: Final = UUID(int=0)
 
 
 def pasts(history: History, jobs: Iterable[UUID], until: datetime, number: int = RUNS) -> dict[UUID, JobPast]:
@@ -166,12 +168,14 @@ _HEAVY: Final = ("spark.logicalPlan", "spark_unknown", "debug", "gcp_dataproc_sp
 _PAST: Final = """
 SELECT asked.job_id, ended.* FROM unnest(%s::uuid[]) AS asked (job_id)
 CROSS JOIN LATERAL (
-    (SELECT run.id, run.current_state, run.started_at, run.ended_at, run.parent_job_run_id
+    (SELECT run.id, run.current_state, run.started_at, run.ended_at, run.parent_job_run_id,
+            run.nominal_time
      FROM {s}.job_runs AS run
      WHERE run.job_id = asked.job_id AND run.ended_at <= %s
      ORDER BY run.ended_at DESC, run.id DESC LIMIT %s)
     UNION
-    (SELECT run.id, run.current_state, run.started_at, run.ended_at, run.parent_job_run_id
+    (SELECT run.id, run.current_state, run.started_at, run.ended_at, run.parent_job_run_id,
+            run.nominal_time
      FROM {s}.job_runs AS run
      WHERE run.job_id = asked.job_id AND run.ended_at <= %s AND run.ended_at > %s
      ORDER BY run.ended_at DESC, run.id DESC LIMIT %s)

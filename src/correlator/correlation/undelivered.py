@@ -10,6 +10,7 @@ import msgspec
 
 from correlator.correlation.candidates import PER_STEP, Candidate, Evidence
 from correlator.correlation.case import Case
+from correlator.correlation.findings import Findings
 from correlator.correlation.history import Run, Version
 from correlator.correlation.past import PastRun
 from correlator.correlation.phrases import said
@@ -19,6 +20,8 @@ from correlator.correlation.walk import Step
 _AFTER_OTHERS: Final = 0.35
 """What is left of the blame of a job that could not deliver because what it reads had not come."""
 _FAILED_AFTER_OTHERS: Final = 0.5
+_AS_BEFORE: Final = 0.2
+"""What is left where it had not delivered when all was well either."""
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -41,14 +44,21 @@ class Undelivered(msgspec.Struct):
     stale: set[tuple[UUID, UUID, datetime]] = msgspec.field(default_factory=set)
     """Versions that were read although something newer was due."""
 
+    @property
+    def is_new(self) -> bool:
+        """Whether something is missing that was there when all was well."""
+        return any(trouble.blame > _AS_BEFORE for trouble in self.troubles.values())
+
     def blame(self, trouble: Trouble, distance: int, blame: float) -> None:
         known = self.troubles.get(trouble.job)
         if known is None or known.blame < blame:
             self.troubles[trouble.job] = msgspec.structs.replace(trouble, distance=distance, blame=blame)
 
 
-def find_undelivered(case: Case) -> Undelivered:
+def find_undelivered(case: Case, findings: Mapping[UUID, Findings]) -> Undelivered:
     """Jobs that did not deliver what was read in an older version instead."""
+    # Who has handed over a table is not waited for.
+    retired = {one.took_over.job for one in findings.values() if one.took_over is not None}
     reads = [
         (step.use.at, step.version, step.distance, _read_before(case, step))
         for step in case.bad.steps
@@ -62,10 +72,13 @@ def find_undelivered(case: Case) -> Undelivered:
     found = Undelivered()
     for at, version, distance, before in sorted(reads, key=lambda read: read[2]):
         run = case.runs.get(version.run)
-        if run is None:
+        if run is None or run.job_id in retired:
             continue
         trouble = _trouble_of(case, run.job_id, version.at, at) or _not_renewed(case, run.job_id, version, before, at)
         if trouble is None:
+            continue
+        if _was_so(case, run.job_id, version, before):
+            found.blame(trouble, distance, _AS_BEFORE)
             continue
         found.stale.add(version.key)
         above = _troubles_above(case, run.job_id, upstream, at)
@@ -98,6 +111,16 @@ def _not_renewed(case: Case, job: UUID, version: Version, before: datetime | Non
     if usual is None or usual > (now - before) * 1.1:
         return None
     return Trouble(job, case.pasts[job].failed_since(version.at, now), version.at, version.at + usual)
+
+
+def _was_so(case: Case, job: UUID, version: Version, before: datetime | None) -> bool:
+    """Whether it was late already when all was well, and did no harm.
+
+    What grows older may be too old one day, but that is what a test of freshness finds.
+    """
+    if before is None or case.failure.question.kind == "freshness":
+        return False
+    return _trouble_of(case, job, version.at, before) is not None
 
 
 def _trouble_of(case: Case, job: UUID, last: datetime, now: datetime) -> Trouble | None:
@@ -156,7 +179,9 @@ def blamed(case: Case, trouble: Trouble) -> Candidate:
     candidate.evidence.append(_evidence(of_job.name, trouble, failed, late))
     strength = 0.9 * max(case.fit("failed") if failed is not None else 0.0, case.fit("stale"))
     candidate.score = strength * trouble.blame * PER_STEP**trouble.distance
-    if trouble.blame < 1:
+    if trouble.blame == _AS_BEFORE:
+        candidate.reasons.append("it was so when the test passed")
+    elif trouble.blame < 1:
         candidate.reasons.append("something further upstream did not deliver either")
     return candidate
 

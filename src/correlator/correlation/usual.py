@@ -26,7 +26,18 @@ _LEAST_SPREAD: Final = 0.04
 
 class Sample(msgspec.Struct, frozen=True):
     at: datetime
-    amount: float
+    log: float
+    """The amount, on the scale of logarithms."""
+    hour: int
+    weekday: int
+
+    @classmethod
+    def of(cls, at: datetime, amount: float) -> "Sample":
+        return cls(at, math.log(amount + 1), at.hour, at.weekday())
+
+    @property
+    def amount(self) -> int:
+        return round(math.exp(self.log) - 1)
 
 
 class Oddity(msgspec.Struct, frozen=True):
@@ -54,29 +65,29 @@ def oddity(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | No
     if len(before) < _FEWEST:
         return None
     if len({sample.at.date() for sample in before}) * 2 <= len(before):
-        before = _as_of_hour(at, before)
-    alike = list(_alike(at, before))
-    parts = [_Usual.of(part) for part in alike]
+        before = _as_of_hour(at.hour, before)
+    alike = list(_alike(Sample.of(at, amount), before))
+    parts = [_Usual.of(logs) for logs in alike]
     scores = [part.score(amount) for part in parts]
     is_odd = all(score > 0 for score in scores) or all(score < 0 for score in scores)
     # How far it is from what is usual is told by those that are most alike, if they are more than two.
-    usual = [part for part, samples in zip(parts, alike, strict=True) if len(samples) >= _TO_TELL][-1]
+    usual = [part for part, logs in zip(parts, alike, strict=True) if len(logs) >= _TO_TELL][-1]
     return Oddity(amount, math.exp(usual.middle) - 1, min(scores, key=abs) if is_odd else 0.0)
 
 
-def _as_of_hour(at: datetime, before: Sequence[Sample]) -> Sequence[Sample]:
-    """Where there are several a day, each as it would be at this hour: a night is not a quiet noon."""
+def _as_of_hour(hour: int, before: Sequence[Sample]) -> Sequence[Sample]:
+    """Where there are several a day, each as it would be at this hour: a night is no quiet noon."""
     by_hour: dict[int, list[float]] = {}
     for sample in before:
-        by_hour.setdefault(sample.at.hour, []).append(math.log(sample.amount + 1))
-    if len(by_hour.get(at.hour, ())) < _OF_AN_HOUR:
+        by_hour.setdefault(sample.hour, []).append(sample.log)
+    if len(by_hour.get(hour, ())) < _OF_AN_HOUR:
         return before
-    usual = {hour: median(logs) for hour, logs in by_hour.items()}
-    here = usual[at.hour]
+    usual = {each: median(logs) for each, logs in by_hour.items() if len(logs) >= _OF_AN_HOUR}
+    here = usual[hour]
     return [
-        Sample(sample.at, math.exp(math.log(sample.amount + 1) - usual[sample.at.hour] + here) - 1)
+        Sample(sample.at, sample.log - usual[sample.hour] + here, sample.hour, sample.weekday)
         for sample in before
-        if len(by_hour[sample.at.hour]) >= _OF_AN_HOUR
+        if sample.hour in usual
     ]
 
 
@@ -87,25 +98,25 @@ class _Usual(msgspec.Struct, frozen=True):
     spread: float
 
     @classmethod
-    def of(cls, samples: Sequence[Sample]) -> "_Usual":
-        logs = [math.log(sample.amount + 1) for sample in samples]
+    def of(cls, logs: Sequence[float]) -> "_Usual":
         middle = median(logs)
         # Of few samples the spread is a guess.
         least = _LEAST_SPREAD if len(logs) >= MANY else 2 * _LEAST_SPREAD
-        return cls(middle, max(_SPREAD * median(abs(log - middle) for log in logs), least))
+        return cls(middle, max(_SPREAD * median([abs(log - middle) for log in logs]), least))
 
     def score(self, amount: float) -> float:
         return (math.log(amount + 1) - self.middle) / self.spread
 
 
-def _alike(at: datetime, before: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
+def _alike(one: Sample, before: Sequence[Sample]) -> Iterator[list[float]]:
     """The most alike last."""
-    yield before
-    is_weekend = at.weekday() in _WEEKEND
+    yield [sample.log for sample in before]
+    is_weekend = one.weekday in _WEEKEND
+    hours = {(one.hour + shift) % 24 for shift in (-1, 0, 1)}
     for part, fewest in (
-        ([sample for sample in before if abs((sample.at.hour - at.hour + 12) % 24 - 12) <= 1], 3),
-        ([sample for sample in before if (sample.at.weekday() in _WEEKEND) == is_weekend], 2),
-        ([sample for sample in before if sample.at.weekday() == at.weekday()], 2),
+        ([sample.log for sample in before if sample.hour in hours], 3),
+        ([sample.log for sample in before if (sample.weekday in _WEEKEND) == is_weekend], 2),
+        ([sample.log for sample in before if sample.weekday == one.weekday], 2),
     ):
         if len(part) >= fewest:
             yield part

@@ -1,7 +1,7 @@
 """Upstream, version by version: what a version was made of, what that was made of, and so on."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -50,6 +50,9 @@ class Trace(msgspec.Struct):
     def reads_of(self, run: UUID) -> list[Step]:
         return self.of_reader.get(run, [])
 
+    def written_to(self, dataset: UUID) -> list[Version]:
+        return [version for versions in self.written.values() for version in versions if version.dataset == dataset]
+
     def take(self, step: Step) -> None:
         self.steps.append(step)
         self.of_reader.setdefault(step.use.reader, []).append(step)
@@ -59,15 +62,21 @@ def walk(
     history: History,
     starts: Sequence[tuple[Version | None, frozenset[str] | None]],
     limits: Limits = Limits(),  # noqa: B008 - frozen
+    *,
+    others: bool = False,
 ) -> list[Trace]:
-    """From each start, all at once: a layer of all of them is one set of questions."""
+    """From each start, all at once: a layer of all of them is one set of questions.
+
+    With `others` a table that several jobs write is made of what each of them wrote last.
+    """
     traces = [Trace(start) for start, _ in starts]
     frontier: list[dict[UUID, list[Version]]] = []
     for trace, (start, columns) in zip(traces, starts, strict=True):
         layer: dict[UUID, list[Version]] = {}
         if start is not None:
             trace.columns[start.dataset] = columns
-            _arrive(trace, layer, start, 0)
+            for version in (start, *(history.other_writers([start])[0] if others else ())):
+                _arrive(trace, layer, version, 0)
         frontier.append(layer)
     distance = 0
     while any(frontier) and distance < limits.depth:
@@ -83,9 +92,11 @@ def walk(
                 uses = _feeding(known.get(run), inputs[run], outputs[run], sources.get(run, []), versions)
                 _reach(trace, versions, uses, sources.get(run, []))
                 asked += [(number, use) for use in uses]
-        bound = history.bind([use for _, use in asked])
+        bound = list(zip(asked, history.bind([use for _, use in asked]), strict=True))
+        if others:
+            bound += _others(history, bound)
         frontier = [{} for _ in traces]
-        for (number, use), version in zip(asked, bound, strict=True):
+        for (number, use), version in bound:
             trace = traces[number]
             trace.take(Step(use, version, distance))
             if version is None:
@@ -97,6 +108,16 @@ def walk(
     for trace, layer in zip(traces, frontier, strict=True):
         trace.is_cut = trace.is_cut or bool(layer)
     return traces
+
+
+_Bound: TypeAlias = tuple[tuple[int, Use], Version | None]
+"""The number of the trace, the read, and what was read."""
+
+
+def _others(history: History, bound: Sequence[_Bound]) -> list[_Bound]:
+    known = [(asked, version) for asked, version in bound if version is not None]
+    written = history.other_writers([version for _, version in known])
+    return [(asked, other) for (asked, _), of_version in zip(known, written, strict=True) for other in of_version]
 
 
 def _arrive(trace: Trace, layer: dict[UUID, list[Version]], version: Version, distance: int) -> None:

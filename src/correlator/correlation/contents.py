@@ -1,0 +1,134 @@
+"""What is in the datasets that runs wrote and read: columns, values, or the same as the last time."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+from statistics import median
+from typing import Any, Final
+from uuid import UUID
+
+from correlator.correlation.case import Case
+from correlator.correlation.changes import metric_changes, rows_of, schema_change
+from correlator.correlation.findings import Findings, Pair, Topic, Unchanged
+from correlator.correlation.history import Version
+from correlator.correlation.past import facets_at
+from correlator.correlation.usual import Sample, oddity
+
+_ALIVE: Final = 6
+"""Of so many counts it can be said whether a table changes with every run,"""
+_MANY_ROWS: Final = 20
+"""and by so many rows that two equal ones are no chance."""
+
+
+def find_changes_of_contents(case: Case, pairs: Sequence[Pair]) -> None:
+    """Of schemas and of what columns hold."""
+    asked: list[tuple[UUID, datetime]] = []
+    for pair in pairs:
+        for version in case.bad.written[pair.found.run.id]:
+            moments = (version.at, pair.before.ended_at, *(past.ended_at for past in pair.older))
+            asked += [(version.written_as, moment) for moment in moments]
+    facets = facets_at(case.history, "dataset", asked, list(_FACETS.values()))
+    for pair in pairs:
+        one, before = pair.found, pair.before
+        for version in case.bad.written[one.run.id]:
+            now, then = facets[version.written_as, version.at], facets[version.written_as, before.ended_at]
+            change = schema_change(then.get("schema"), now.get("schema"))
+            if change:
+                one.schemas[version.dataset] = change
+            for topic, facet in _FACETS.items():
+                if facet in now:
+                    one.said[topic].add(version.dataset)
+            told = [
+                (past.ended_at, facets[version.written_as, past.ended_at].get("dataQualityMetrics"))
+                for past in (before, *pair.older)
+            ]
+            _find_metrics(one, version, now.get("dataQualityMetrics"), told)
+
+
+def _find_metrics(one: Findings, version: Version, now: Any, told: Sequence[tuple[datetime, Any]]) -> None:
+    """`told` are the metrics of former runs, that of the baseline first."""
+    former = [metrics for _, metrics in told]
+    changes = metric_changes(former[0], now, former[1:])
+    if changes:
+        one.metrics[version.dataset] = changes
+    rows = rows_of(now)
+    if version.row_count is not None or rows is None:
+        return
+    one.said["amount"].add(version.dataset)
+    counts = [(at, rows_of(metrics)) for at, metrics in told]
+    odd = oddity(version.at, float(rows), [Sample.of(at, float(amount)) for at, amount in counts if amount is not None])
+    if odd is not None and odd.strength:
+        one.volumes[version.dataset] = ("rows", odd)
+
+
+def find_changes_of_sources(case: Case, pairs: Sequence[Pair]) -> None:
+    """Of schemas of what runs read and nobody is known to write: they tell of it themselves, or a catalogue does."""
+    names = {
+        step.use.dataset: case.history.members([step.use.dataset])[step.use.dataset]
+        for pair in pairs
+        for step in case.bad.reads_of(pair.found.run.id)
+        if step.version is None
+    }
+    moments = {pair.found.run.id: (pair.before.ended_at, pair.found.run.last_moment) for pair in pairs}
+    asked = [
+        (name, moment)
+        for pair in pairs
+        for step in case.bad.reads_of(pair.found.run.id)
+        for name in (names[step.use.dataset] if step.version is None else ())
+        for moment in moments[pair.found.run.id]
+    ]
+    facets = facets_at(case.history, "dataset", asked, ["schema"])
+    for pair in pairs:
+        then, now = moments[pair.found.run.id]
+        for step in case.bad.reads_of(pair.found.run.id):
+            for name in names[step.use.dataset] if step.version is None else ():
+                change = schema_change(facets[name, then].get("schema"), facets[name, now].get("schema"))
+                if change:
+                    pair.found.sources[step.use.dataset] = change
+
+
+def find_unchanged(case: Case, pairs: Sequence[Pair]) -> None:
+    """Runs that read the same as the last time: the same version by its name, the same number of rows."""
+    runs = [pair.found for pair in pairs]
+    former = {
+        one.run.id: [
+            past
+            for past in case.pasts[one.run.job_id].good
+            if past.ended_at < one.run.last_moment and past.id != one.run.id
+        ][:3]
+        for one in runs
+    }
+    asked = [run for one in runs for run in (one.run.id, *(past.id for past in former[one.run.id]))]
+    versions: defaultdict[UUID, dict[UUID, str]] = defaultdict(dict)
+    for run, dataset, named in case.history.rows(_VERSIONS_READ, list(dict.fromkeys(asked))):
+        versions[run][dataset] = named
+    for one in runs:
+        if not former[one.run.id]:
+            continue
+        for dataset, named in versions[one.run.id].items():
+            seen = [versions[past.id].get(dataset) for past in former[one.run.id]]
+            if seen[0] == named and len(seen) > 1 and seen[1] != named:
+                sentence = f"it read version {named[:40]} of its input, as its last run did"
+                one.unchanged.append(Unchanged(sentence, is_certain=True))
+        past = case.pasts[one.run.job_id]
+        for version in case.bad.written[one.run.id]:
+            counts = [sample.amount for sample in past.rows_before(version.dataset, one.run.last_moment)[:_ALIVE]]
+            if version.row_count and _is_alive(counts) and version.row_count == counts[0]:
+                sentence = f"it wrote {version.row_count:,} rows, exactly as many as its last run"
+                one.unchanged.append(Unchanged(sentence, is_certain=False))
+
+
+def _is_alive(counts: Sequence[int]) -> bool:
+    """Whether equal counts would be a strange chance: they differ from run to run, and by many rows."""
+    if len(counts) < _ALIVE:
+        return False
+    return median(abs(one - other) for one, other in pairwise(counts)) >= _MANY_ROWS
+
+
+_FACETS: Final[dict[Topic, str]] = {"schema": "schema", "values": "dataQualityMetrics"}
+
+_VERSIONS_READ: Final = """
+SELECT job_run_id, dataset_id, dataset_version FROM {s}.lineage_edges
+WHERE job_run_id = ANY (%s::uuid[]) AND edge_type = 'input' AND dataset_version IS NOT NULL
+"""

@@ -1,0 +1,59 @@
+"""Look at every run of the bad trace, each beside the same job's run on the good side."""
+
+from typing import Final
+from uuid import UUID
+
+from correlator.correlation.amounts import find_amounts, find_between
+from correlator.correlation.case import Case
+from correlator.correlation.contents import find_changes_of_contents, find_changes_of_sources, find_unchanged
+from correlator.correlation.findings import Findings, Pair
+from correlator.correlation.history import Run
+from correlator.correlation.past import PastRun
+from correlator.correlation.set_up import (
+    find_changes_of_inputs,
+    find_changes_of_set_up,
+    find_repeat,
+    find_take_over,
+)
+
+_OLDER: Final = 4
+
+
+def examine(case: Case) -> dict[UUID, Findings]:
+    found = {
+        run_id: Findings(run, distance, _baseline(case, run), is_new=run_id not in case.good.distances)
+        for run_id, distance in case.bad.distances.items()
+        if (run := case.runs.get(run_id)) is not None
+    }
+    new = [one for one in found.values() if one.is_new]
+    pairs = [_pair(case, one, one.baseline) for one in new if one.baseline is not None]
+    find_changes_of_set_up(case, pairs)
+    find_changes_of_inputs(case, pairs)
+    find_changes_of_contents(case, pairs)
+    find_changes_of_sources(case, pairs)
+    find_unchanged(case, pairs)
+    for one in new:
+        find_amounts(case, one)
+        if one.baseline is None:
+            find_take_over(case, one)
+    for pair in pairs:
+        find_between(case, pair)
+        find_repeat(case, pair)
+    return found
+
+
+def _pair(case: Case, found: Findings, before: PastRun) -> Pair:
+    older = [past for past in case.pasts[found.run.job_id].good if past.ended_at < before.ended_at]
+    return Pair(found, before, older[:_OLDER])
+
+
+def _baseline(case: Case, run: Run) -> PastRun | None:
+    """The run of the same job behind the last good result; else its last good one before."""
+    past = case.pasts[run.job_id]
+    of_job = [p for p in past.runs if p.id in case.good.distances and p.id != run.id]
+    if of_job:
+        return of_job[0]
+    start = case.good.start
+    before = [p for p in past.good if p.id != run.id and p.ended_at <= run.last_moment]
+    well = [p for p in before if start is None or p.ended_at <= start.at]
+    return next(iter(well or before), None)

@@ -1,0 +1,103 @@
+"""How runs were set up: code, engine, parameters and what they read, theirs and of those that started them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from correlator.correlation.case import Case
+from correlator.correlation.changes import CODE, code_changes, setting_changes
+from correlator.correlation.findings import Findings, InputChange, Pair, Repeat, TakeOver
+from correlator.correlation.history import Run
+from correlator.correlation.past import PastRun, facets_at, run_facets
+
+_STEADY: Final = 2
+"""So many runs before must have read the same, lest every day has inputs of its own."""
+
+
+class _Twin(msgspec.Struct, frozen=True):
+    """Two runs of one job to be compared: those of a pair, or those that started them."""
+
+    now: Run
+    then: Run
+    older: list[UUID]
+    whose: str = ""
+    """The job, if it is the one that started the run in question."""
+
+
+def find_changes_of_set_up(case: Case, pairs: Sequence[Pair]) -> None:
+    """Of code, engine and parameters."""
+    twins = [(pair, twin) for pair, of_pair in zip(pairs, _twins(case, pairs), strict=True) for twin in of_pair]
+    ends = {pair.found.run.id: (pair.found.run.last_moment, pair.before.ended_at) for pair in pairs}
+    asked = [(twin.now.job_id, moment) for pair, twin in twins for moment in ends[pair.found.run.id]]
+    code = facets_at(case.history, "job", asked, CODE)
+    facets = run_facets(case.history, {run for _, twin in twins for run in (twin.now.id, twin.then.id, *twin.older)})
+    for pair, twin in twins:
+        now, then = ends[pair.found.run.id]
+        job = twin.now.job_id
+        pair.found.code += [
+            msgspec.structs.replace(change, whose=twin.whose)
+            for change in code_changes(code[job, then], code[job, now])
+        ]
+        older = [facets.get(run) or {} for run in twin.older]
+        pair.found.settings += [
+            msgspec.structs.replace(change, whose=twin.whose)
+            for change in setting_changes(facets.get(twin.then.id) or {}, facets.get(twin.now.id) or {}, older)
+        ]
+
+
+def _twins(case: Case, pairs: Sequence[Pair]) -> Iterator[list[_Twin]]:
+    """Each pair, and the runs that started it: tasks and applications know of code, and their children of tables."""
+    own = [[pair.found.run.id, pair.before.id, *(past.id for past in pair.older)] for pair in pairs]
+    runs = case.history.runs(run for of_pair in own for run in of_pair)
+    above = case.history.runs(run.parent for run in runs.values() if run.parent is not None)
+    for now, then, *older in own:
+        found = [_Twin(runs[now], runs[then], older)]
+        starter, former = (above.get(runs[run].parent or run) for run in (now, then))
+        if starter is not None and former is not None and starter.job_id == former.job_id and starter.id != former.id:
+            starters = {parent for run in older if (parent := runs[run].parent) is not None} - {former.id}
+            found.append(_Twin(starter, former, sorted(starters), starter.name))
+        yield found
+
+
+def find_changes_of_inputs(case: Case, pairs: Sequence[Pair]) -> None:
+    """Where a job always read the same: who reads something else was told to."""
+    steady = [pair for pair in pairs if len(pair.older) >= _STEADY]
+    runs = {run for pair in steady for run in (pair.found.run.id, pair.before.id, *(past.id for past in pair.older))}
+    read = {run: {use.dataset for use in uses} for run, uses in case.history.inputs(runs).items()}
+    changed: list[tuple[Pair, list[UUID], list[UUID]]] = []
+    for pair in steady:
+        now, then = read[pair.found.run.id], read[pair.before.id]
+        # Who names no input at all may have said it in an event that is lost.
+        if now and then and now != then and all(read[past.id] == then for past in pair.older):
+            changed.append((pair, sorted(then - now), sorted(now - then)))
+    names = case.history.names(dataset for _, gone, new in changed for dataset in (*gone, *new))
+    for pair, gone, new in changed:
+        told = [tuple(names.get(dataset) or "a dataset" for dataset in some) for some in (gone, new)]
+        pair.found.inputs = InputChange(*told)
+
+
+def find_take_over(case: Case, found: Findings) -> None:
+    """Where a job has no past, and another wrote the same before."""
+    for version in case.bad.written[found.run.id]:
+        for former in case.good.written_to(version.dataset):
+            run = case.runs.get(former.run)
+            if run is not None and run.job_id != found.run.job_id:
+                found.took_over = TakeOver(run.job_id, run.name, version.dataset)
+
+
+def find_repeat(case: Case, pair: Pair) -> None:
+    """By the moments that runs say they are for."""
+    run = pair.found.run
+    good = sorted(case.pasts[run.job_id].good, key=lambda past: (past.ended_at, past.id))
+    former: list[PastRun] = []
+    for past in good:
+        if past.nominal_time is None or past.ended_at > run.last_moment:
+            continue
+        if past.ended_at > pair.before.ended_at and former:
+            last = former[-1].nominal_time or past.nominal_time
+            if past.nominal_time < last or any(one.nominal_time == past.nominal_time for one in former):
+                pair.found.repeated = Repeat(past, past.nominal_time, last)
+                return
+        former.append(past)
