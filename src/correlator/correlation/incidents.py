@@ -11,6 +11,7 @@ from correlator.correlation.case import Failure, attempt
 from correlator.correlation.causes import Explanation, explain
 from correlator.correlation.history import History, Use
 from correlator.correlation.questions import Question, question
+from correlator.correlation.walk import Limits
 
 _LOOKED_BACK: Final = 20
 """Runs of a job among which the last good one is looked for."""
@@ -171,7 +172,12 @@ def why_red(history: History, datasets: Collection[UUID], since: datetime, until
     return failures_of(history, list(found.values())).get(rows[0][0])
 
 
-def explained(history: History, incident: Incident) -> Explanation | None:
+def explained(
+    history: History,
+    incident: Incident,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    further: int = 2,
+) -> Explanation | None:
     """The answer, if there is a dataset to begin with."""
     failure = failures_of(history, [incident]).get(incident.id)
-    return None if failure is None else explain(history, failure, why_red=why_red)
+    return None if failure is None else explain(history, failure, limits, why_red=why_red, further=further)

@@ -10,10 +10,15 @@ from msgspec import Meta
 
 from correlator.correlation.causes import Explanation
 from correlator.correlation.history import History
-from correlator.correlation.incidents import Incident
+from correlator.correlation.incidents import Incident, explained, incidents_of
 from correlator.correlation.life import said_of
+from correlator.correlation.walk import Limits
 
 _MOST: Final = 10
+_EXPLAINED: Final = 3
+"""Of so many the evidence is looked at: each is a walk of its own,"""
+_NEAR: Final = Limits(depth=4, runs=40)
+"""and a short one."""
 
 
 class SimilarTold(msgspec.Struct, frozen=True):
@@ -21,7 +26,9 @@ class SimilarTold(msgspec.Struct, frozen=True):
     opened_at: datetime
     outcome: Annotated[str, Meta(description="`open`, `passed`, or the reason that a person gave.")]
     took_s: Annotated[float | None, Meta(description="Seconds until it was over; null while it is not.")]
-    likeness: Annotated[list[str], Meta(description="`same test`, `same job`, `same dataset`, `same cause`.")]
+    likeness: Annotated[
+        list[str], Meta(description="`same test`, `same job`, `same dataset`, `same cause`, `same evidence`.")
+    ]
     note: str | None
 
 
@@ -45,8 +52,33 @@ def similar(history: History, one: Incident, explanation: Explanation | None) ->
         took = None if resolved_at is None else (resolved_at - opened_at).total_seconds()
         note = None if said is None else said[1]
         found.append(SimilarTold(id_, opened_at, outcome, took, likeness, note))
-    found.sort(key=lambda similar: (-len(similar.likeness), -similar.opened_at.timestamp(), similar.id))
-    return found[:_MOST]
+    found.sort(key=_rank)
+    return _with_evidence(history, found[:_MOST], explanation)
+
+
+def _rank(one: SimilarTold) -> tuple[int, float, UUID]:
+    return -len(one.likeness), -one.opened_at.timestamp(), one.id
+
+
+def _with_evidence(
+    history: History, found: Sequence[SimilarTold], explanation: Explanation | None
+) -> list[SimilarTold]:
+    """Which of the most alike have a first candidate that the same kind of evidence speaks for."""
+    kinds = _kinds(explanation)
+    asked = [one.id for one in found[:_EXPLAINED]] if kinds else []
+    incidents = incidents_of(history, asked)
+    alike = {id_ for id_ in asked if kinds & _kinds(explained(history, incidents[id_], _NEAR, further=0))}
+    told = [
+        msgspec.structs.replace(one, likeness=[*one.likeness, "same evidence"]) if one.id in alike else one
+        for one in found
+    ]
+    return sorted(told, key=_rank)
+
+
+def _kinds(explanation: Explanation | None) -> frozenset[str]:
+    """Of what speaks for the first candidate. That it took long says little."""
+    best = explanation.candidates[0] if explanation and explanation.candidates else None
+    return frozenset() if best is None else frozenset(one.kind for one in best.evidence) - {"duration"}
 
 
 def _reasons(history: History, incidents: Sequence[UUID]) -> dict[UUID, tuple[str, str | None]]:
@@ -62,9 +94,8 @@ def _reasons(history: History, incidents: Sequence[UUID]) -> dict[UUID, tuple[st
 # Of the same test or job, on the same dataset, of the job that is named as the cause, or on what it writes: a short
 # range of an index each.
 _SIMILAR: Final = """
-SELECT DISTINCT other.id, other.opened_at, other.resolved_at, other.resolved_by,
-       coalesce(other.test_id, other.job_id), other.dataset_id, other.job_id,
-       other.kind = 'test' AND other.of_cause
+SELECT other.id, other.opened_at, other.resolved_at, other.resolved_by, coalesce(other.test_id, other.job_id),
+       other.dataset_id, other.job_id, bool_or(other.kind = 'test' AND other.of_cause)
 FROM (
     (SELECT *, false AS of_cause FROM {s}.incidents WHERE test_id = %s ORDER BY opened_at DESC LIMIT 20)
     UNION ALL
@@ -84,4 +115,5 @@ FROM (
     ) AS of_dataset
 ) AS other
 WHERE other.id <> %s
+GROUP BY 1, 2, 3, 4, 5, 6, 7
 """

@@ -8,6 +8,8 @@ import pytest
 
 from correlator.correlation.health import contradictions, producers
 from correlator.correlation.ignored import ignore, list_ignored, show_again
+from correlator.correlation.known_causes import known_causes
+from correlator.correlation.missing_runs import missing_runs
 from correlator.correlation.patterns import (
     PatternTakenError,
     add_pattern,
@@ -19,6 +21,8 @@ from correlator.correlation.suggestions import orphans, pattern_of
 from correlator.rulebook.events import Event
 from correlator.rulebook.fold import fold
 from correlator.rulebook.patterns import PatternError
+from tests.integration.correlation.stories import tell
+from tests.integration.correlation.weeks import Weeks, moment
 from tests.integration.store.merging import apply
 from tests.unit.rulebook.histories import DB, assertions, dataset, facet, run_event
 
@@ -135,3 +139,63 @@ def test_producers_and_contradictions_are_told(connection: psycopg.Connection) -
     assert (newest.name, newest.kind, oldest.name, oldest.kind) == ("b", "active_after_end", "a", "two_ends")
     (last,) = contradictions(connection, limit=1)
     assert last == newest
+
+
+def test_a_job_is_missed_when_the_moment_that_its_next_run_is_for_is_long_past(connection: psycopg.Connection) -> None:
+    weeks = Weeks()
+    for day in range(8):
+        weeks.run("punctual", day, 25, writes=["a"], nominal=day)
+        if day < 6:
+            weeks.run("gone", day, 25, writes=["b"], nominal=day)
+        weeks.run("whenever", day, 25, writes=["c"])
+    tell(connection, weeks.events)
+
+    (missing,) = missing_runs(connection, moment(8, 5), limit=10)
+
+    assert (missing.name, missing.missing, missing.interval_s) == ("gone", 2, 86400)
+    assert (missing.last_nominal_time, missing.missing_nominal_time) == (moment(5), moment(6))
+    assert missing.due_at == moment(7, 1)
+    assert [one.name for one in missing_runs(connection, moment(9, 5), limit=10)] == ["gone", "punctual"]
+    ignore(connection, "job", "airflow/gone", actor="ada")
+    assert missing_runs(connection, moment(8, 5), limit=10) == []
+
+
+def test_who_runs_on_weekdays_is_not_missed_on_a_sunday(connection: psycopg.Connection) -> None:
+    weeks = Weeks()
+    for day in range(19):
+        if day % 7 < 5:
+            weeks.run("office", day, 1, writes=["a"], nominal=day)
+    tell(connection, weeks.events)
+
+    assert missing_runs(connection, moment(20, 12), limit=10) == []
+    assert [one.name for one in missing_runs(connection, moment(21, 12), limit=10)] == ["office"]
+
+
+def test_a_job_that_was_not_heard_of_for_a_month_is_not_missed(connection: psycopg.Connection) -> None:
+    weeks = Weeks()
+    for day in range(8):
+        weeks.run("old", day, 1, writes=["a"], nominal=day)
+    tell(connection, weeks.events)
+
+    assert [one.name for one in missing_runs(connection, moment(20), limit=10)] == ["old"]
+    assert missing_runs(connection, moment(40), limit=10) == []
+
+
+def test_of_how_many_failed_tests_the_cause_is_known(connection: psycopg.Connection) -> None:
+    weeks = Weeks()
+    weeks.run("load", 0, 1, writes=["known"])
+    for table in ("known", "unknown"):
+        weeks.check(table, 0, 2, good=False, test="unique")
+    tell(connection, weeks.events)
+    apply(connection, fold([observed("orders")]))
+
+    found = known_causes(connection, moment(-1))
+
+    assert (found.incidents, found.with_cause, found.share, found.truncated) == (3, 1, 0.3333, False)
+    assert [(one.namespace, one.incidents, one.with_cause) for one in found.namespaces] == [
+        (DB, 2, 1),
+        ("warehouse", 1, 0),
+    ]
+    assert known_causes(connection, moment(1)).share is None
+    ignore(connection, "namespace", "warehouse", actor="ada")
+    assert known_causes(connection, moment(-1)).incidents == 2

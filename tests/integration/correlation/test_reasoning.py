@@ -301,3 +301,18 @@ def test_what_waits_and_what_only_groups_is_no_cause(connection: Connection) -> 
 
     assert first(detail) == ("dag.load", weeks.last("dag.load"))
     assert {one.job.name for one in detail.candidates} == {"dag.load", "dag.stage"}
+
+
+def test_incidents_that_were_like_it_say_so_by_their_evidence(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(20):
+        rows = 90 if day in (9, 19) else 9000 + 11 * day
+        code = version("b" if day == 14 else "a")
+        weeks.run("load", day, 1, writes=["raw"], rows=rows, job_facets=code)
+        weeks.check("raw", day, 2, good=day not in (9, 14, 19), test="in_range", column="price")
+
+    similar = told(connection, weeks, "raw").similar
+
+    assert [(one.opened_at.day, "same evidence" in one.likeness) for one in similar] == [(13, True), (18, False)]
+    assert {one.outcome for one in similar} == {"passed"}
+    assert {one.took_s for one in similar} == {86400.0}

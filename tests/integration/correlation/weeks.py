@@ -15,6 +15,10 @@ from tests.unit.rulebook.histories import DB, PRODUCER, SCHEMA, Json, accepted, 
 _MONDAY = datetime(2026, 5, 4, tzinfo=UTC)
 
 
+def moment(day: int, hour: float = 0) -> datetime:
+    return _MONDAY + timedelta(days=day, hours=hour)
+
+
 class Weeks:
     """Days are counted from a Monday; hours may have fractions."""
 
@@ -47,7 +51,7 @@ class Weeks:
         if of is not None:
             run_facets["parent"] = facet(run={"runId": of[1]}, job={"namespace": "airflow", "name": of[0]})
         if nominal is not None:
-            run_facets["nominalTime"] = facet(nominalStartTime=(_MONDAY + timedelta(days=nominal)).isoformat())
+            run_facets["nominalTime"] = facet(nominalStartTime=moment(nominal).isoformat())
         event: Json = {
             "producer": PRODUCER,
             "schemaURL": SCHEMA,
@@ -56,7 +60,7 @@ class Weeks:
             "inputs": [_dataset(one) for one in reads],
             "outputs": [_dataset(one, rows, columns) for one in writes],
         }
-        began = _MONDAY + timedelta(days=day, hours=hour)
+        began = moment(day, hour)
         for event_type, at in (("START", began), (state, began + timedelta(minutes=minutes))):
             self.events.append(accepted({**event, "eventType": event_type, "eventTime": at.isoformat()}))
         return name
@@ -77,7 +81,7 @@ class Weeks:
         self.events.append(
             accepted(
                 {
-                    "eventTime": (_MONDAY + timedelta(days=day, hours=hour)).isoformat(),
+                    "eventTime": moment(day, hour).isoformat(),
                     "producer": PRODUCER,
                     "schemaURL": SCHEMA,
                     "dataset": {"namespace": DB, "name": table, "facets": {"schema": schema(columns)}},

@@ -1,5 +1,6 @@
 """How well things are."""
 
+from datetime import timedelta
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -16,6 +17,8 @@ from correlator.correlation.health import (
     received,
     reject_reasons,
 )
+from correlator.correlation.known_causes import KnownCauses, known_causes
+from correlator.correlation.missing_runs import MissingRun, missing_runs
 from correlator.correlation.patterns import Pattern
 from correlator.correlation.suggestions import MOST_ORPHANS, Orphan, orphans
 from correlator.server.answers import Moment
@@ -85,6 +88,24 @@ class Orphans(Struct, frozen=True):
     items: list[Orphan]
 
 
+class CausesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    days: Annotated[int, Meta(ge=1, le=366, description="How far to look back.")] = 30
+
+
+class CausesHealth(Struct, frozen=True):
+    facts_as_of: Moment
+    causes: KnownCauses
+
+
+class MissingRunsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class MissingRuns(Struct, frozen=True):
+    facts_as_of: Moment
+    items: list[MissingRun]
+
+
 def _ledger(connection: Connection, asked: Asked) -> Ledger:
     del asked
     as_of = facts_as_of(connection)
@@ -136,6 +157,18 @@ def _contradictions(connection: Connection, asked: Asked) -> Contradictions:
 def _orphans(connection: Connection, asked: Asked) -> Orphans:
     query: OrphansQuery = asked.query
     return Orphans(facts_as_of(connection), orphans(connection, query.limit))
+
+
+def _causes(connection: Connection, asked: Asked) -> CausesHealth:
+    query: CausesQuery = asked.query
+    as_of = facts_as_of(connection)
+    return CausesHealth(as_of, known_causes(connection, as_of - timedelta(days=query.days)))
+
+
+def _missing_runs(connection: Connection, asked: Asked) -> MissingRuns:
+    query: MissingRunsQuery = asked.query
+    as_of = facts_as_of(connection)
+    return MissingRuns(as_of, missing_runs(connection, as_of, query.limit))
 
 
 OPERATIONS: Final = (
@@ -200,6 +233,28 @@ OPERATIONS: Final = (
         query=OrphansQuery,
         answer=_orphans,
         answers=Orphans,
+    ),
+    Operation(
+        method="GET",
+        path="/api/v1/health/causes",
+        name="getCausesHealth",
+        tag="health",
+        summary="Of how many failed tests it is known who wrote what they read.",
+        scope="read",
+        query=CausesQuery,
+        answer=_causes,
+        answers=CausesHealth,
+    ),
+    Operation(
+        method="GET",
+        path="/api/v1/health/missing-runs",
+        name="listMissingRuns",
+        tag="health",
+        summary="Jobs whose next run is overdue by the moments that their runs are for (nominalTime).",
+        scope="read",
+        query=MissingRunsQuery,
+        answer=_missing_runs,
+        answers=MissingRuns,
     ),
     Operation(
         method="POST",
