@@ -15,8 +15,9 @@ import psycopg
 from correlator.cli.database import open_migrated_database
 from correlator.cli.options import with_settings
 from correlator.config import CommonSettings, ServerSettings
+from correlator.key_scopes import SCOPES, Scope
 from correlator.setting_kinds import parse_duration
-from correlator.store.api_keys import SCOPES, ApiKey, ApiKeyError, NewApiKey, Scope, create_key, list_keys, revoke_key
+from correlator.store.api_keys import ApiKey, ApiKeyError, NewApiKey, create_key, list_keys, revoke_key
 
 _EXAMPLE_URL: Final = f"http://localhost:{ServerSettings.port}"
 _HELP: Final = {"help_option_names": ["-h", "--help"]}

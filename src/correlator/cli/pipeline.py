@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from correlator.cli.database import open_migrated_database, place_of
 from correlator.cli.options import CouldNotTellError, with_settings
 from correlator.config import PipelineSettings
+from correlator.http.request_log import Log, capture_logging
 from correlator.pipeline.again import read_again
 from correlator.pipeline.archive import Archive
 from correlator.pipeline.assembly import AssemblyError, archive_directory, plan_of, session_of, sources_of
@@ -28,7 +29,6 @@ from correlator.pipeline.sources import Source
 from correlator.pipeline.sources.files import FilesSource
 from correlator.pipeline.tally import Tally
 from correlator.rulebook.judging import Judge
-from correlator.server.request_log import Log, capture_logging
 from correlator.store.database import Database
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -1,23 +1,22 @@
 """`correlator serve`: take events over HTTP until told to stop."""
 
-import ipaddress
 import logging
 import signal
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 import click
 
 from correlator.cli.database import open_migrated_database, place_of
+from correlator.cli.listening import bind, cannot_listen, end_at_once, is_loopback, url_of
 from correlator.cli.options import CouldNotTellError, with_settings
 from correlator.config import ServerSettings
+from correlator.http.listener import BACKLOG, SWITCH_INTERVAL, HttpServer
+from correlator.http.request_log import Log, capture_logging
 from correlator.server.app import App
 from correlator.server.auth import KeyCache
-from correlator.server.http_server import BACKLOG, SWITCH_INTERVAL, HttpServer
-from correlator.server.request_log import Log, capture_logging
 from correlator.server.workers import Workers, WorkersError, number_of_workers
 from correlator.store.database import Database
 
@@ -42,7 +41,7 @@ def prepared(settings: ServerSettings) -> Iterator[tuple[Database, Log]]:
         if file is not None and not file.is_file():
             raise CouldNotTellError(f"There is no file {file}, which tls_certificate or tls_key names.")
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end)
+        signal.signal(number, end_at_once)
     log = Log(settings.log_format, settings.log_level)
     capture_logging(log)
     try:
@@ -66,13 +65,15 @@ def _serve_alone(settings: ServerSettings, database: Database, log: Log) -> None
     sys.setswitchinterval(SWITCH_INTERVAL)
     with KeyCache(database) as keys:
         _check_exposure(settings, keys)
-        listener = _bind(settings)
+        listener = bind(settings)
         try:
             listener.listen(BACKLOG)
         except OSError as error:
-            raise _cannot_listen(settings, error) from error
-        told = f"Correlator is listening on {_url(settings, listener)}"
-        server = HttpServer(settings, App(settings, database, keys, log), on_started=lambda: click.echo(told, err=True))
+            raise cannot_listen(settings, error) from error
+        told = f"Correlator is listening on {url_of(settings, listener)}"
+        server = HttpServer(
+            settings, App(settings, database, keys, log).edge, on_started=lambda: click.echo(told, err=True)
+        )
         server.serve_on(listener)
 
 
@@ -80,61 +81,18 @@ def _serve_with(workers: int, settings: ServerSettings, database: Database) -> N
     with KeyCache(database) as keys:
         _check_exposure(settings, keys)
     # Taken as a port is that belongs to one; only then opened for our own workers. Nobody else's get in beside them.
-    reserved = _bind(settings)
+    reserved = bind(settings)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    told = f"Correlator is listening on {_url(settings, reserved)}"
+    told = f"Correlator is listening on {url_of(settings, reserved)}"
     try:
         Workers(settings, workers, database, reserved).run(on_ready=lambda: click.echo(told, err=True))
     except WorkersError as error:
         raise CouldNotTellError(str(error)) from error
 
 
-def _end(_: int, __: FrameType | None) -> None:
-    """Told to stop while it starts: whatever is open already is closed."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
-    raise SystemExit(0)
-
-
 def _check_exposure(settings: ServerSettings, keys: KeyCache) -> None:
-    if keys.is_open and not settings.insecure and not _is_loopback(settings.host):
+    if keys.is_open and not settings.insecure and not is_loopback(settings.host):
         raise CouldNotTellError(
             f"Without keys the server listens on this machine only, not on {settings.host}. Create a key "
             "(correlator keys create NAME), or say --insecure if anybody who can reach it may use it."
         )
-
-
-def _bind(settings: ServerSettings) -> socket.socket:
-    """Bound before anything is said, so that the port is known and taken."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as error:
-        raise _cannot_listen(settings, error) from error
-    listener.setblocking(False)
-    return listener
-
-
-def _cannot_listen(settings: ServerSettings, error: OSError) -> CouldNotTellError:
-    return CouldNotTellError(
-        f"Cannot listen on {settings.host}, port {settings.port}: {error.strerror or error}. "
-        "Choose others with --host and --port."
-    )
-
-
-def _url(settings: ServerSettings, listener: socket.socket) -> str:
-    scheme = "http" if settings.tls_certificate is None else "https"
-    host, port = listener.getsockname()[:2]
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        addresses = {info[4][0] for info in socket.getaddrinfo(host, None)}
-    except OSError:
-        return False
-    return all(ipaddress.ip_address(str(address).partition("%")[0]).is_loopback for address in addresses)

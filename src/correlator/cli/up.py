@@ -14,8 +14,8 @@ from correlator.cli.options import with_settings
 from correlator.cli.pipeline import check_sources, run_stream
 from correlator.cli.serve import prepared, serve
 from correlator.config import PipelineSettings, UpSettings
+from correlator.http.request_log import Log, capture_logging
 from correlator.pipeline.assembly import session_of
-from correlator.server.request_log import Log, capture_logging
 from correlator.store.database import Database
 
 _log = logging.getLogger("correlator.up")

@@ -9,6 +9,13 @@ from typing import Final
 
 from correlator import __version__
 from correlator.config import ServerSettings
+from correlator.http.bodies import BodyReader, Budget
+from correlator.http.edge import Edge, Routes
+from correlator.http.exchange import Handler, Request, Response, answer
+from correlator.http.limits import Buckets, ClientAddress, Limits
+from correlator.http.metrics import CONTENT_TYPE, START_TIME, Family, render
+from correlator.http.problems import unavailable
+from correlator.http.request_log import Log
 from correlator.rulebook.judging import Judge
 from correlator.rulebook.redaction import Redaction
 from correlator.server import answers, openapi_page
@@ -16,19 +23,13 @@ from correlator.server.api.door import Door
 from correlator.server.api.operations import Context
 from correlator.server.api.questions import Questions
 from correlator.server.auth import KeyCache
-from correlator.server.bodies import BodyReader, Budget
-from correlator.server.edge import Edge, Routes
-from correlator.server.exchange import Handler, Request, Response, answer
 from correlator.server.group_commit import Committed, GroupCommit
 from correlator.server.group_commit import Limits as CommitLimits
 from correlator.server.housekeeping import Housekeeping, Kept
 from correlator.server.ingest import Ingest
-from correlator.server.limits import Buckets, ClientAddress, Limits
-from correlator.server.metrics import CONTENT_TYPE, START_TIME, Family, Metrics, render, restarts_of_embedded
+from correlator.server.metrics import Metrics, restarts_of_embedded
 from correlator.server.openapi import document
 from correlator.server.pipeline_figures import pipeline_figures, pipeline_health
-from correlator.server.problems import unavailable
-from correlator.server.request_log import Log
 from correlator.server.shared_figures import PUBLISH_SECONDS, SharedFigures
 from correlator.store.database import Database
 

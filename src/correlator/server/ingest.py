@@ -1,79 +1,33 @@
 """The three doors for events: judge, keep, answer. Everything that is derived from an event is the pipeline's work."""
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from time import perf_counter
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
+from correlator.http.bodies import BodyReader, BrokenBody
+from correlator.http.event_bodies import BrokenArray, EventBodies, Verdict, kind_of, no_single_event
+from correlator.http.exchange import EventCounts, Request, Response, Told, answer, encode
+from correlator.http.limits import Limits
+from correlator.http.problems import (
+    BROKEN_RUN_CYCLE,
+    INVALID_EVENTS,
+    HttpProblem,
+    unavailable,
+)
 from correlator.rulebook.events import Event, Rejection, RunEvent
 from correlator.rulebook.judging import Judge
 from correlator.rulebook.problems import ROOT, Problem
 from correlator.rulebook.run_cycle import CycleError, is_single_run_batch, validate_event_sequence
 from correlator.server import answers
-from correlator.server.bodies import BodyReader, BrokenBody
-from correlator.server.exchange import EventCounts, Request, Response, Told, answer, encode
 from correlator.server.group_commit import GroupCommit, Unavailable
-from correlator.server.limits import Limits
 from correlator.server.metrics import Metrics
-from correlator.server.problems import (
-    BROKEN_RUN_CYCLE,
-    INVALID_EVENTS,
-    NOT_JSON,
-    TOO_LARGE,
-    HttpProblem,
-    Kind,
-    unavailable,
-)
 from correlator.store.event_log import entry_of
 from correlator.store.rejects import Reject
 
-_LONGEST_TURN: Final = 0.002
-"""Seconds of judging after which others get their turn."""
-_EVENTS_A_LOOK: Final = 16
-_MOST_TURNS: Final = 10
-"""After so many a request has to stand in line again: one with ten thousand events must not hold up all small ones."""
-
-_MOST_PROBLEMS: Final = 10_000
-_FEW_PROBLEMS: Final = 3
-"""What is told of one request, and of each event once that many are told. Two bytes can be wrong in 500 bytes' worth of
-words, so that a batch within all limits could ask for gigabytes of them."""
-
-_NOT_EVEN_JSON: Final = frozenset({"invalid_json", "invalid_utf8"})
 _ONE_STORED: Final = EventCounts(1, 1, 0, 0)
 _ONE_DUPLICATE: Final = EventCounts(1, 0, 1, 0)
-_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-Verdict = Event | Rejection
-T = TypeVar("T")
-U = TypeVar("U")
-
-
-class _Turns:
-    """One request after the other is judged, and between its turns whatever else there is to do gets done.
-
-    If all were judged at once, the loop would come to the database only after a turn of each of them, and all would be
-    ready at the same time: the database would wait for the judging, and then the judging for the database.
-    """
-
-    def __init__(self) -> None:
-        self._one_at_a_time = asyncio.Lock()
-
-    async def map(self, work: Callable[[T], U], items: Sequence[T]) -> list[U]:
-        results: list[U] = []
-        while len(results) < len(items):
-            async with self._one_at_a_time:
-                for _ in range(_MOST_TURNS):
-                    turn_ends = perf_counter() + _LONGEST_TURN
-                    while len(results) < len(items) and perf_counter() < turn_ends:
-                        begin = len(results)
-                        results += [work(item) for item in items[begin : begin + _EVENTS_A_LOOK]]
-                    if len(results) == len(items):
-                        break
-                    await asyncio.sleep(0)
-        return results
 
 
 class Ingest:
@@ -92,8 +46,7 @@ class Ingest:
         self._limits = limits
         self._metrics = metrics
         self._judge = judge
-        self._max_batch_events = max_batch_events
-        self._turns = _Turns()
+        self._events = EventBodies(judge, max_batch_events)
 
     async def one(self, request: Request) -> Response:
         """`POST /api/v1/lineage`: one event, as every official client sends it."""
@@ -101,9 +54,7 @@ class Ingest:
         self._limits.admit(request, 1)
         verdict = self._judge(body)
         if isinstance(verdict, Rejection):
-            if body[:1] == b"[" and _kind_of(verdict) is INVALID_EVENTS:
-                message = f"{ROOT}: expected one event; an array goes to /api/v1/lineage/events"
-                verdict = Rejection(raw=body, errors=(Problem(ROOT, "type", message),))
+            verdict = no_single_event(body, verdict)
             await self._reject(request, verdict)
             raise _refusal_of_one(verdict)
         try:
@@ -137,11 +88,10 @@ class Ingest:
         body = await self._read(request)
         raws = await self._split(request, body)
         if raws is None:
-            self._limits.admit(request, 1)
-            rejection = self._no_array(body)
+            rejection = self._events.no_array(body)
             await self._reject(request, rejection)
             raise _refusal_of_one(rejection)
-        verdicts = await self._judge_all(raws)
+        verdicts = await self._events.judge_all(raws)
         await self._keep(request, verdicts)
         failed = [
             answers.FailedEvent(index, verdict.sentence, retriable=False)
@@ -156,11 +106,9 @@ class Ingest:
         """`POST /api/v1/lineage/events`: one event or an array, a result for each, and the run cycle judged."""
         body = await self._read(request)
         elements = await self._split(request, body)
-        if elements is None:
-            self._limits.admit(request, 1)
         raws = [body] if elements is None else elements
-        verdicts = await self._judge_all(raws)
-        if len(raws) == 1 and isinstance(verdicts[0], Rejection) and _kind_of(verdicts[0]) is not INVALID_EVENTS:
+        verdicts = await self._events.judge_all(raws)
+        if len(raws) == 1 and isinstance(verdicts[0], Rejection) and kind_of(verdicts[0]) is not INVALID_EVENTS:
             await self._reject(request, verdicts[0])
             raise _refusal_of_one(verdicts[0])
         await self._judge_cycle(request, verdicts)
@@ -178,54 +126,15 @@ class Ingest:
 
     # --- judging
 
-    async def _judge_all(self, raws: Sequence[bytes | msgspec.Raw]) -> list[Verdict]:
-        room = _MOST_PROBLEMS
-
-        def judge(raw: bytes | msgspec.Raw) -> Verdict:
-            nonlocal room
-            verdict = self._judge(bytes(raw))
-            room -= len(verdict.warnings) + (len(verdict.errors) if isinstance(verdict, Rejection) else 0)
-            return _in_few_words(verdict) if room < 0 else verdict
-
-        return await self._turns.map(judge, raws)
-
     async def _split(self, request: Request, body: bytes) -> list[msgspec.Raw] | None:
-        """The elements of an array, as they were written; None for a body that is some other value."""
         try:
-            elements = _elements(body.removeprefix(b"\xef\xbb\xbf"))
-        except msgspec.ValidationError:
-            return None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            # Not JSON from beginning to end, which judging the whole says in better words.
-            if body.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"[":
-                return None
+            elements = self._events.split(body)
+        except BrokenArray as broken:
             self._limits.admit(request, 1)
-            rejection = self._not_json(body)
-            await self._reject(request, rejection)
-            raise _refusal_of_one(rejection) from None
-        if len(elements) > self._max_batch_events:
-            most = f"{self._max_batch_events:,}"
-            raise HttpProblem(
-                TOO_LARGE,
-                f"The request has {len(elements):,} events; the limit is {most} (max_batch_events). "
-                "Nothing was stored: send them in several requests.",
-            )
-        self._limits.admit(request, len(elements))
+            await self._reject(request, broken.rejection)
+            raise _refusal_of_one(broken.rejection) from None
+        self._limits.admit(request, 1 if elements is None else len(elements))
         return elements
-
-    def _no_array(self, body: bytes) -> Rejection:
-        """The refusal of a body that is some other value than an array."""
-        verdict = self._judge(body)
-        if isinstance(verdict, Rejection) and _kind_of(verdict) is not INVALID_EVENTS:
-            return verdict
-        message = f"{ROOT}: expected an array of events; one event alone goes to /api/v1/lineage"
-        return Rejection(raw=body, errors=(Problem(ROOT, "type", message),))
-
-    def _not_json(self, body: bytes) -> Rejection:
-        rejection = self._judge(body)
-        if isinstance(rejection, Rejection) and _NOT_EVEN_JSON.intersection(error.rule for error in rejection.errors):
-            return rejection
-        return Rejection(raw=body, errors=(Problem(ROOT, "invalid_json", "the body is not valid JSON"),))
 
     async def _judge_cycle(self, request: Request, verdicts: Sequence[Verdict]) -> None:
         """Layer 2. A run that cannot have gone this way refuses the whole request."""
@@ -261,7 +170,7 @@ class Ingest:
         if not events and not rejects:
             request.events = EventCounts(0, 0, 0, 0)
             return []
-        entries = await self._turns.map(entry_of, events)
+        entries = await self._events.turns.map(entry_of, events)
         try:
             stored = await self._commits.submit(entries, rejects)
         except Unavailable as reason:
@@ -298,32 +207,11 @@ def _try_again(reason: Unavailable) -> HttpProblem:
     )
 
 
-def _kind_of(rejection: Rejection) -> Kind:
-    rules = {error.rule for error in rejection.errors}
-    if rules & _NOT_EVEN_JSON:
-        return NOT_JSON
-    return TOO_LARGE if "too_large" in rules else INVALID_EVENTS
-
-
 def _refusal_of_one(rejection: Rejection) -> HttpProblem:
     members: dict[str, object] = {"errors": rejection.errors}
     if rejection.warnings:
         members["warnings"] = rejection.warnings
-    return HttpProblem(_kind_of(rejection), rejection.sentence, members=members)
-
-
-def _in_few_words(verdict: Verdict) -> Verdict:
-    if isinstance(verdict, Rejection):
-        return msgspec.structs.replace(verdict, errors=_few(verdict.errors), warnings=_few(verdict.warnings))
-    return msgspec.structs.replace(verdict, warnings=_few(verdict.warnings))
-
-
-def _few(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-    if len(problems) <= _FEW_PROBLEMS + 1:
-        return problems
-    more = len(problems) - _FEW_PROBLEMS
-    words = f"and {more:,} more; the events before it have used up the {_MOST_PROBLEMS:,} that one answer tells"
-    return (*problems[:_FEW_PROBLEMS], Problem(ROOT, "more_problems", words))
+    return HttpProblem(kind_of(rejection), rejection.sentence, members=members)
 
 
 def _told(verdict: Verdict) -> list[Problem] | msgspec.UnsetType:

@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from correlator.config import ServerSettings
-from correlator.server import answers, correlation_id, problems
+from correlator.http import correlation_id, problems
+from correlator.server import answers
 from correlator.server.api.catalogue import OPERATIONS, TAGS
 from correlator.server.api.operations import Nothing, Operation
 from correlator.setting_kinds import show_duration, show_size

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, Final
 
-from correlator.server import problems
-from correlator.server.exchange import Header
+from correlator.http import problems
+from correlator.http.exchange import Header
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --text: #1c2430; --soft: #5b6777; --line: #d9dfe7; --page: #fbfcfd; --box: #f1f4f8;

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final, TypeAlias
 
+from correlator.http.metrics import Readings
 from correlator.server.answers import PipelineHealth
 from correlator.server.housekeeping import Sight
-from correlator.server.metrics import Readings
 from correlator.store.ledger import LOG, Lag, SourceTotals, lag_of_facts
 
 Look: TypeAlias = Callable[[], Sight | None]

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from correlator.server.metrics import Family
+from correlator.http.metrics import Family
 
 PUBLISH_SECONDS: Final = 1.0
 _STALE_SECONDS: Final = 5.0

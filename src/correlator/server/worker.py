@@ -19,10 +19,10 @@ from typing import Final
 import psycopg
 
 from correlator.config import ServerSettings
+from correlator.http.listener import SWITCH_INTERVAL, HttpServer
+from correlator.http.request_log import Log, capture_logging
 from correlator.server.app import App
 from correlator.server.auth import KeyCache
-from correlator.server.http_server import SWITCH_INTERVAL, HttpServer
-from correlator.server.request_log import Log, capture_logging
 from correlator.server.shared_figures import SharedFigures
 from correlator.store.database import Database
 
@@ -85,7 +85,7 @@ def _work(assignment: Assignment, log: Log) -> None:
             shutil.rmtree(assignment.directory, ignore_errors=True)
 
         app = App(assignment.settings, database, keys, log, figures)
-        server = HttpServer(assignment.settings, app, on_started=tell)
+        server = HttpServer(assignment.settings, app.edge, on_started=tell)
         server.serve_on(_listen(assignment))
 
 

@@ -23,7 +23,8 @@ from types import FrameType
 from typing import Final
 
 from correlator.config import ServerSettings
-from correlator.server.metrics import Counter, Metric, process_gauges, restarts_of_embedded
+from correlator.http.metrics import Counter, Metric, process_gauges
+from correlator.server.metrics import restarts_of_embedded
 from correlator.server.shared_figures import PUBLISH_SECONDS, SharedFigures
 from correlator.server.worker import HELD_BACK, READY, Assignment
 from correlator.store.database import Database

@@ -7,17 +7,14 @@ however fast the hash is, and a slow one would cost every request its time.
 import secrets
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from hashlib import sha256
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal
 
 import msgspec
 import psycopg
 from psycopg.rows import class_row
 
-Scope: TypeAlias = Literal["ingest", "read", "act", "admin"]
-SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+from correlator.key_scopes import KEY_START, SCOPES, Scope, hash_of
 
-KEY_START: Final = "corr_"
 _RANDOM_BYTES: Final = 32
 _SHOWN: Final = len(KEY_START) + 8
 _LONGEST_NAME: Final = 100
@@ -113,10 +110,6 @@ class HashedKey(msgspec.Struct, frozen=True):
     scopes: list[Scope]
     expires_at: datetime | None
     revoked_at: datetime | None
-
-
-def hash_of(secret: bytes) -> bytes:
-    return sha256(secret).digest()
 
 
 def create_key(

@@ -10,7 +10,8 @@ import pytest
 from openlineage.client import OpenLineageClient
 from openlineage.client.transport.http import HttpTransport
 
-from correlator.server.auth import Caller, KeyCache
+from correlator.http.callers import Caller
+from correlator.server.auth import KeyCache
 from correlator.store.api_keys import list_keys
 from correlator.store.database import Database
 from tests.integration.cli.command import correlator

@@ -10,8 +10,8 @@ from typing import Any
 
 import uvicorn
 
-from correlator.server.connections import BoundedConnection
-from correlator.server.edge import Edge
+from correlator.http.connections import BoundedConnection
+from correlator.http.edge import Edge
 
 
 class Answer:

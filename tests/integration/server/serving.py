@@ -12,10 +12,10 @@ import msgspec
 import uvicorn
 
 from correlator.config import ServerSettings
+from correlator.http.connections import bounded
+from correlator.http.request_log import Log
 from correlator.server.app import App
 from correlator.server.auth import KeyCache
-from correlator.server.connections import bounded
-from correlator.server.request_log import Log
 from correlator.store.database import Database
 
 DISCARDED = 65_536

@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from correlator.server.auth import ANYBODY, Caller, KeyCache, Reason, Refusal, permit
+from correlator.http.callers import ANYBODY, Caller, Reason, Refusal, permit
+from correlator.server.auth import KeyCache
 from correlator.store.api_keys import create_key, list_keys, revoke_key
 from correlator.store.database import Database
 

@@ -17,15 +17,17 @@ from starlette.requests import Request as StarletteRequest
 from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.routing import Route, Router
 
-from correlator.server.auth import ANYBODY, Caller, KeyCache, Refusal
-from correlator.server.bodies import BodyReader, Budget
-from correlator.server.connections import BoundedConnection, bounded
-from correlator.server.edge import Edge, Keys, Lifespan, Rest, Routes
-from correlator.server.exchange import ClientDisconnect, EventCounts, Request, Response, answer
-from correlator.server.limits import Buckets, ClientAddress, Limits
-from correlator.server.metrics import Metrics, render
-from correlator.server.problems import CONFLICT, HttpProblem
-from correlator.server.request_log import Log
+from correlator.http.bodies import BodyReader, Budget
+from correlator.http.callers import ANYBODY, Caller, Refusal
+from correlator.http.connections import BoundedConnection, bounded
+from correlator.http.edge import Edge, Keys, Lifespan, Rest, Routes
+from correlator.http.exchange import ClientDisconnect, EventCounts, Request, Response, answer
+from correlator.http.limits import Buckets, ClientAddress, Limits
+from correlator.http.metrics import render
+from correlator.http.problems import CONFLICT, HttpProblem
+from correlator.http.request_log import Log
+from correlator.server.auth import KeyCache
+from correlator.server.metrics import Metrics
 from correlator.store.api_keys import create_key
 from correlator.store.database import Database
 from tests.integration.server.listening import Address, listening

@@ -5,8 +5,8 @@ import asyncio
 import psycopg
 import pytest
 
+from correlator.http.problems import HttpProblem
 from correlator.server.api.questions import Questions
-from correlator.server.problems import HttpProblem
 from correlator.store.database import Database
 
 

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from correlator.config import ServerSettings
+from correlator.http import problems
+from correlator.http.exchange import encode
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Rejection
-from correlator.server import openapi, problems
-from correlator.server.exchange import encode
+from correlator.server import openapi
 from correlator.server.openapi_page import HEADERS, page
 
 DOCUMENT = json.loads(encode(openapi.document(ServerSettings(), "1.2.3")))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from correlator.http.metrics import Counter, Family, Gauge, Histogram
 from correlator.server import shared_figures
-from correlator.server.metrics import Counter, Family, Gauge, Histogram
 from correlator.server.shared_figures import SharedFigures, combined
 
 

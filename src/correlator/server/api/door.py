@@ -5,6 +5,12 @@ from urllib.parse import unquote
 
 from starlette.routing import Route, Router
 
+from correlator.http.bodies import BodyReader
+from correlator.http.callers import permit
+from correlator.http.edge import Rest, Routes
+from correlator.http.exchange import JSON, Handler, Header, Receive, Request, Response, Scope, Send, encode
+from correlator.http.problems import FORBIDDEN, METHOD_NOT_ALLOWED, HttpProblem
+from correlator.key_scopes import Scope as KeyScope
 from correlator.server.api.catalogue import OPERATIONS
 from correlator.server.api.operations import (
     Asked,
@@ -17,12 +23,6 @@ from correlator.server.api.operations import (
     read_query,
 )
 from correlator.server.api.questions import Connection, Questions
-from correlator.server.auth import permit
-from correlator.server.bodies import BodyReader
-from correlator.server.edge import Rest, Routes
-from correlator.server.exchange import JSON, Handler, Header, Receive, Request, Response, Scope, Send, encode
-from correlator.server.problems import FORBIDDEN, METHOD_NOT_ALLOWED, HttpProblem
-from correlator.store.api_keys import Scope as KeyScope
 
 _NO_CONTENT: Final = 204
 _MOVED: Final = 308

@@ -4,11 +4,12 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from correlator.key_scopes import Scope
 from correlator.server.answers import Moment
 from correlator.server.api.operations import Asked, Operation, conflict, invalid, missing, number_in
 from correlator.server.api.pages import NextCursor
 from correlator.server.api.questions import Connection
-from correlator.store.api_keys import ApiKey, ApiKeyError, Scope, create_key, list_keys, revoke_key
+from correlator.store.api_keys import ApiKey, ApiKeyError, create_key, list_keys, revoke_key
 
 
 class KeyBrief(Struct, frozen=True, kw_only=True):

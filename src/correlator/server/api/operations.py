@@ -13,11 +13,11 @@ import msgspec
 from msgspec import Struct, structs
 
 from correlator.config import ServerSettings
+from correlator.http.problems import CONFLICT, INVALID_REQUEST, NOT_FOUND, NOT_JSON, HttpProblem
+from correlator.key_scopes import Scope
 from correlator.rulebook.judging import Judge
 from correlator.rulebook.redaction import Redaction
 from correlator.server.api.questions import Connection, Mode
-from correlator.server.problems import CONFLICT, INVALID_REQUEST, NOT_FOUND, NOT_JSON, HttpProblem
-from correlator.store.api_keys import Scope
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 S = TypeVar("S", bound=Struct)

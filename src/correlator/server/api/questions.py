@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 import psycopg
 from psycopg.errors import DataError, QueryCanceled
 
-from correlator.server.problems import INVALID_REQUEST, HttpProblem, unavailable
+from correlator.http.problems import INVALID_REQUEST, HttpProblem, unavailable
 from correlator.store.database import Database
 from correlator.store.moments import read_any_moment
 

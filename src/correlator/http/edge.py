@@ -17,11 +17,11 @@ from typing import Final, NamedTuple, Protocol
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from correlator.server import correlation_id
-from correlator.server.auth import Caller, Refusal, permit
-from correlator.server.bodies import Budget
-from correlator.server.correlation_id import CorrelationIds
-from correlator.server.exchange import (
+from correlator.http import correlation_id
+from correlator.http.bodies import Budget
+from correlator.http.callers import Caller, Refusal, permit
+from correlator.http.correlation_id import CorrelationIds
+from correlator.http.exchange import (
     ClientDisconnect,
     Handler,
     Header,
@@ -34,9 +34,9 @@ from correlator.server.exchange import (
     WholeHandler,
     joined_headers,
 )
-from correlator.server.limits import ClientAddress, Limits
-from correlator.server.metrics import Metrics
-from correlator.server.problems import (
+from correlator.http.limits import ClientAddress, Limits
+from correlator.http.metrics import HttpMetrics
+from correlator.http.problems import (
     FORBIDDEN,
     INTERNAL,
     METHOD_NOT_ALLOWED,
@@ -45,9 +45,9 @@ from correlator.server.problems import (
     kind_for,
     unavailable,
 )
-from correlator.server.problems import response as problem_response
-from correlator.server.request_log import Log
-from correlator.store.api_keys import Scope as KeyScope
+from correlator.http.problems import response as problem_response
+from correlator.http.request_log import Log
+from correlator.key_scopes import Scope as KeyScope
 
 CLIENT_GONE: Final = 499
 """In log and metrics, as nginx has it: the client went away, nobody was answered."""
@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 
 
 class Keys(Protocol):
-    """Who may do what; `auth.KeyCache`."""
+    """Who may do what."""
 
     @property
     def is_open(self) -> bool: ...
@@ -143,7 +143,7 @@ class Edge:
         limits: Limits,
         addresses: ClientAddress,
         log: Log,
-        metrics: Metrics,
+        metrics: HttpMetrics,
         cors_origins: Sequence[str] = (),
         is_for_this_machine: bool = False,
         rest: Rest | None = None,

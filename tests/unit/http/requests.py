@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from correlator.server.exchange import Message, Request, joined_headers
+from correlator.http.exchange import Message, Request, joined_headers
 
 
 def request(

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from correlator.server.auth import Caller
+from correlator.http.callers import Caller
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]

@@ -4,14 +4,14 @@ import gc
 import signal
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, Protocol
 
 import uvicorn
 
-from correlator.config import ServerSettings
-from correlator.server.app import App
-from correlator.server.connections import bounded
+from correlator.http.connections import bounded
+from correlator.http.edge import Edge
 
 BACKLOG: Final = 2048
 SWITCH_INTERVAL: Final = 0.0005
@@ -23,17 +23,32 @@ cycles behind, but its objects count while it waits for its commit: with Python'
 through them for a fifth of its time."""
 
 
+class Listening(Protocol):
+    """As settings have it."""
+
+    @property
+    def max_head_bytes(self) -> int: ...
+    @property
+    def request_timeout(self) -> float: ...
+    @property
+    def shutdown_grace(self) -> float: ...
+    @property
+    def tls_certificate(self) -> Path | None: ...
+    @property
+    def tls_key(self) -> Path | None: ...
+    @property
+    def tls_key_password(self) -> str | None: ...
+
+
 class HttpServer(uvicorn.Server):
     """Runs until SIGTERM or SIGINT, and finishes the requests that it has. A second SIGINT does not wait for them."""
 
-    def __init__(self, settings: ServerSettings, app: App, *, on_started: Callable[[], None]) -> None:
+    def __init__(self, settings: Listening, edge: Edge, *, on_started: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
-                app.edge,
+                edge,
                 loop="uvloop",
-                http=bounded(
-                    max_head_bytes=settings.max_head_bytes, head_seconds=settings.request_timeout, edge=app.edge
-                ),
+                http=bounded(max_head_bytes=settings.max_head_bytes, head_seconds=settings.request_timeout, edge=edge),
                 ws="none",
                 lifespan="on",
                 log_config=None,

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from correlator.server.auth import Caller
-from correlator.server.exchange import Request
-from correlator.server.limits import Buckets, ClientAddress, Limits, bucket_of
-from correlator.server.problems import HttpProblem
-from tests.unit.server.requests import request
+from correlator.http.callers import Caller
+from correlator.http.exchange import Request
+from correlator.http.limits import Buckets, ClientAddress, Limits, bucket_of
+from correlator.http.problems import HttpProblem
+from tests.unit.http.requests import request
 
 
 class Clock:

@@ -2,7 +2,8 @@
 
 import re
 
-from correlator.server.metrics import Counter, Gauge, Histogram, Info, Metrics, render
+from correlator.http.metrics import Counter, Gauge, Histogram, Info, render
+from correlator.server.metrics import Metrics
 
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\.)*"(,[a-z]+="(?:[^"\\\n]|\\.)*")*\})? [-+0-9.e]+')
 

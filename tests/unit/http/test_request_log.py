@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from correlator.server.auth import Caller
-from correlator.server.exchange import EventCounts
-from correlator.server.request_log import Log, LogFormat, MessageLine, capture_logging
-from tests.unit.server.requests import request
+from correlator.http.callers import Caller
+from correlator.http.exchange import EventCounts
+from correlator.http.request_log import Log, LogFormat, MessageLine, capture_logging
+from tests.unit.http.requests import request
 
 
 def written(path: Path) -> list[str]:

@@ -19,11 +19,11 @@ from typing import Any, Final, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from correlator.server import problems
-from correlator.server.correlation_id import CorrelationIds
-from correlator.server.edge import Edge, Route
-from correlator.server.exchange import Header
-from correlator.server.problems import BAD_REQUEST, HEAD_TOO_LARGE, HttpProblem
+from correlator.http import problems
+from correlator.http.correlation_id import CorrelationIds
+from correlator.http.edge import Edge, Route
+from correlator.http.exchange import Header
+from correlator.http.problems import BAD_REQUEST, HEAD_TOO_LARGE, HttpProblem
 
 _UNUSUAL: Final = frozenset({b"origin", b"content-encoding", b"transfer-encoding", b"expect", b"upgrade"})
 """Headers of requests that need more than the short way knows of."""

@@ -12,10 +12,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from correlator.server.bodies import BodyReader, Budget
-from correlator.server.exchange import ClientDisconnect, Message, Request, joined_headers
-from correlator.server.problems import HttpProblem
-from tests.unit.server.requests import request
+from correlator.http.bodies import BodyReader, Budget
+from correlator.http.exchange import ClientDisconnect, Message, Request, joined_headers
+from correlator.http.problems import HttpProblem
+from tests.unit.http.requests import request
 
 EVENT = b'{"eventType": "START", "job": {"namespace": "n", "name": "j"}}'
 MEGABYTE = 1_000_000

@@ -7,8 +7,8 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final, TypeAlias
 
-from correlator.server.exchange import Request
-from correlator.server.problems import TOO_MANY_REQUESTS, HttpProblem
+from correlator.http.exchange import Request
+from correlator.http.problems import TOO_MANY_REQUESTS, HttpProblem
 
 Network: TypeAlias = IPv4Network | IPv6Network
 Address: TypeAlias = IPv4Address | IPv6Address

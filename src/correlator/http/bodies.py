@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 import zstandard
 
-from correlator.server.exchange import ClientDisconnect, Header, Request
-from correlator.server.problems import (
+from correlator.http.exchange import ClientDisconnect, Header, Request
+from correlator.http.problems import (
     NOT_JSON,
     REQUEST_TIMEOUT,
     TOO_LARGE,

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from correlator.server.exchange import Request
+from correlator.http.exchange import Request
 
 LogFormat: TypeAlias = Literal["console", "json"]
 

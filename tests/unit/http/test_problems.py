@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from correlator.server import problems
+from correlator.http import problems
+from correlator.http.correlation_id import CorrelationIds
+from correlator.http.exchange import joined_headers
+from correlator.http.problems import HttpProblem, document, response
 from correlator.server.answers import EventsSummary
-from correlator.server.correlation_id import CorrelationIds
-from correlator.server.exchange import joined_headers
-from correlator.server.problems import HttpProblem, document, response
 
 
 def test_a_problem_says_what_rfc_9457_asks_for() -> None:

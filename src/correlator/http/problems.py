@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from correlator.server.exchange import Header, Response, encode
+from correlator.http.exchange import Header, Response, encode
 
 MEDIA_TYPE: Final = "application/problem+json"
 _CONTENT_TYPE: Final[Header] = (b"content-type", MEDIA_TYPE.encode())
