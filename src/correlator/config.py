@@ -16,12 +16,15 @@ from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias,
 from correlator.setting_kinds import (
     BYTES,
     DATABASE_URL,
+    ENDPOINT,
     FLAG,
+    HOURS,
     NETWORKS,
     ORIGINS,
     PAIRS,
     PATH,
     RATE,
+    REPEATED,
     SECRET,
     TEXT,
     TEXTS,
@@ -42,6 +45,8 @@ FILE_VARIABLE: Final = PREFIX + "CONFIG"
 LogFormat: TypeAlias = Literal["console", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 Formats: TypeAlias = Literal["warn", "enforce"]
+PolicyName: TypeAlias = Literal["spec", "correlator"]
+OnRefusal: TypeAlias = Literal["park", "block"]
 
 
 class SettingsError(Exception):
@@ -109,13 +114,12 @@ class JudgeSettings(CommonSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings(JudgeSettings):
-    """What `correlator serve` needs."""
+class ListenSettings(JudgeSettings):
+    """What everything needs that takes requests."""
 
-    group: ClassVar[str] = "server"
+    group: ClassVar[str] = "listen"
 
     host: Annotated[str, About(TEXT, "The address to listen on; 0.0.0.0 or :: for all.")] = "127.0.0.1"
-    port: Annotated[int, About(whole(0, 65535), "The port to listen on; 0 takes a free one.")] = 8080
     insecure: Annotated[
         bool, About(FLAG, "Listen beyond this machine although there are no keys: anybody may send and read.")
     ] = False
@@ -129,10 +133,6 @@ class ServerSettings(JudgeSettings):
         default=None, repr=False
     )
 
-    workers: Annotated[
-        int, About(whole(0), "Processes that take requests; 0 is one for each core, but no more than 4.")
-    ] = 1
-
     max_request_bytes: Annotated[Bytes, About(BYTES, "The largest body of a request, after unpacking.")] = 100_000_000
     max_inflight_bytes: Annotated[
         Bytes, About(BYTES, "The bodies of all requests at one time; beyond it the answer is 503.")
@@ -141,18 +141,9 @@ class ServerSettings(JudgeSettings):
         Bytes, About(BYTES, "The largest head of a request, its headers included; beyond it the answer is 431.")
     ] = 64_000
     max_batch_events: Annotated[int, About(whole(1), "The most events in one request.")] = 10_000
-    max_waiting_events: Annotated[
-        int, About(whole(1), "The most events that wait for their commit; beyond it the answer is 503.")
-    ] = 100_000
     request_timeout: Annotated[
         Seconds, About(TIME, "How long the head or the body of a request may take to arrive.")
     ] = 60.0
-    commit_patience: Annotated[
-        Seconds, About(TIME, "How long requests wait for a database that went away; then the answer is 503.")
-    ] = 3.0
-    commit_timeout: Annotated[
-        Seconds, About(TIME, "How long a commit may take; then the database is taken to hang, and the answer is 503.")
-    ] = 20.0
     shutdown_grace: Annotated[
         Seconds, About(TIME, "How long requests may go on after the server was told to stop.")
     ] = 30.0
@@ -174,6 +165,27 @@ class ServerSettings(JudgeSettings):
         tuple[str, ...], About(ORIGINS, "Origins whose pages may call the API from a browser; * for all.")
     ] = ()
 
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings(ListenSettings):
+    """What `correlator serve` needs."""
+
+    group: ClassVar[str] = "server"
+
+    port: Annotated[int, About(whole(0, 65535), "The port to listen on; 0 takes a free one.")] = 8080
+    workers: Annotated[
+        int, About(whole(0), "Processes that take requests; 0 is one for each core, but no more than 4.")
+    ] = 1
+
+    max_waiting_events: Annotated[
+        int, About(whole(1), "The most events that wait for their commit; beyond it the answer is 503.")
+    ] = 100_000
+    commit_patience: Annotated[
+        Seconds, About(TIME, "How long requests wait for a database that went away; then the answer is 503.")
+    ] = 3.0
+    commit_timeout: Annotated[
+        Seconds, About(TIME, "How long a commit may take; then the database is taken to hang, and the answer is 503.")
+    ] = 20.0
     query_connections: Annotated[
         int, About(whole(1), "Connections to the database for questions, in each worker; so many are answered at once.")
     ] = 4
@@ -219,6 +231,90 @@ class ServerSettings(JudgeSettings):
     rejects_max_bytes: Annotated[
         Bytes, About(BYTES, "What rejected events may take in all; beyond it the oldest go.")
     ] = 1_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxySettings(ListenSettings):
+    """What `correlator proxy` needs."""
+
+    group: ClassVar[str] = "proxy"
+
+    port: Annotated[int, About(whole(0, 65535), "The port to listen on; 0 takes a free one.")] = 8090
+    max_inflight_bytes: Annotated[
+        Bytes, About(BYTES, "The bodies of all requests at one time; beyond it the answer is 503.")
+    ] = 128_000_000
+    policy: Annotated[
+        PolicyName,
+        About(
+            one_of(get_args(PolicyName)),
+            "What an event has to comply with: the specification, or what Correlator's own server asks for.",
+        ),
+    ] = "spec"
+    sender_keys: Annotated[
+        tuple[tuple[str, str], ...],
+        About(PAIRS, "Names of senders with the SHA-256 of their keys, as `correlator proxy key` prints them."),
+    ] = field(default=(), repr=False)
+    sender_keys_file: Annotated[Path | None, About(PATH, "A file of the same, a name and a hash on each line.")] = None
+
+    destination: Annotated[
+        tuple[str, ...],
+        About(
+            REPEATED,
+            "Where events go, [NAME=]TARGET[;OPTION=VALUE]…: https://HOST, kafka:HOST:PORT/TOPIC, file:PATH, console.",
+        ),
+    ] = field(default=(), repr=False)
+    on_refusal: Annotated[
+        OnRefusal,
+        About(
+            one_of(get_args(OnRefusal)),
+            "An event that a destination refuses for good is handed to the handlers, or blocks what is behind it.",
+        ),
+    ] = "park"
+    failed_event_handler: Annotated[
+        tuple[str, ...],
+        About(REPEATED, "Who gets events that fail: log, file[:PATH], sqlite, or a class of yours as module:Class."),
+    ] = ("sqlite",)
+    failed_events_retention: Annotated[Seconds, About(TIME, "How long the handler sqlite keeps events.")] = 2_592_000.0
+    failed_events_max_bytes: Annotated[Bytes, About(BYTES, "What they may take in all; beyond it the oldest go.")] = (
+        1_000_000_000
+    )
+
+    retention_hours: Annotated[
+        float, About(HOURS, "Hours for which events are buffered at most; then the oldest partition goes.")
+    ] = 24.0
+    retention_bytes: Annotated[
+        Bytes, About(BYTES, "Bytes of messages that are buffered at most; then the oldest partition goes.")
+    ] = 100 * 1024 * 1024
+    partition_hours: Annotated[float, About(HOURS, "Hours after which a new partition is begun.")] = 1.0
+    partition_bytes: Annotated[
+        Bytes | None,
+        About(BYTES, "Bytes after which a new partition is begun.", "none: a sixteenth of retention_bytes"),
+    ] = None
+    disk_reserve: Annotated[
+        Bytes, About(BYTES, "What is left free on the disk: removing events needs room. Below it the answer is 503.")
+    ] = 32 * 1024 * 1024
+
+    destination_timeout: Annotated[
+        Seconds, About(TIME, "How long a destination may take for an answer; then it is asked again.")
+    ] = 30.0
+    destination_batch_events: Annotated[
+        int, About(whole(1), "The most events that are sent to a destination at once.")
+    ] = 500
+    destination_batch_bytes: Annotated[Bytes, About(BYTES, "The most bytes of events that are sent at once.")] = (
+        4 * 1024 * 1024
+    )
+    retry_first: Annotated[
+        Seconds, About(TIME, "The pause after a first failure to send; each further one is twice as long,")
+    ] = 0.2
+    retry_longest: Annotated[Seconds, About(TIME, "but no longer than this.")] = 30.0
+
+    metrics: Annotated[bool, About(FLAG, "Whether there is a page /metrics.")] = True
+    statsd: Annotated[tuple[str, int] | None, About(ENDPOINT, "Where metrics are sent by statsd (UDP).")] = None
+    statsd_prefix: Annotated[str, About(TEXT, "What the names of all metrics begin with there.")] = "openlineage.proxy."
+    statsd_tags: Annotated[
+        bool, About(FLAG, "Whether destinations are told as tags (dogstatsd) and not as parts of names.")
+    ] = False
+    statsd_interval: Annotated[Seconds, About(TIME, "How often metrics are sent.")] = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,7 +396,9 @@ class UpSettings(PipelineSettings, ServerSettings):
 GROUPS: Final[tuple[type[CommonSettings], ...]] = (
     CommonSettings,
     JudgeSettings,
+    ListenSettings,
     ServerSettings,
+    ProxySettings,
     PipelineSettings,
     UpSettings,
 )
@@ -510,7 +608,7 @@ def _unreadable(setting: Setting, where: str, value: object) -> str:
 
 def _check_together(settings: CommonSettings, origins: Mapping[str, str]) -> None:
     """What each setting alone cannot say."""
-    if not isinstance(settings, ServerSettings):
+    if not isinstance(settings, ListenSettings):
         return
     if settings.tls_certificate is None and (settings.tls_key is not None or settings.tls_key_password is not None):
         name = "tls_key" if settings.tls_key is not None else "tls_key_password"
@@ -520,4 +618,10 @@ def _check_together(settings: CommonSettings, origins: Mapping[str, str]) -> Non
             f"max_inflight_bytes ({show_size(settings.max_inflight_bytes)}) is less than max_request_bytes "
             f"({show_size(settings.max_request_bytes)}): such a request could never be "
             "taken. Raise the one or lower the other."
+        )
+    if isinstance(settings, ProxySettings) and settings.max_event_bytes > settings.retention_bytes:
+        raise SettingsError(
+            f"max_event_bytes ({show_size(settings.max_event_bytes)}) is more than retention_bytes "
+            f"({show_size(settings.retention_bytes)}): such an event could not be buffered. Raise the one or lower the "
+            "other."
         )

@@ -27,6 +27,8 @@ class Kind(Generic[T]):
     read: Callable[[object], T]
     """Raises ValueError when it cannot."""
     show: Callable[[T], str]
+    is_repeated: bool = False
+    """Whether its flag may be given several times."""
 
 
 _SIZE: Final = re.compile(r"([0-9][0-9_]*(?:\.[0-9]+)?)\s*(?:([kmgt])(i?))?b?", re.IGNORECASE)
@@ -40,6 +42,7 @@ _UNIT_SECONDS: Final = {
     "d": Decimal(86400),
 }
 _SHOWN_IN_DAYS: Final = 2 * 86400
+_LAST_PORT: Final = 65535
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
@@ -206,6 +209,28 @@ def _pairs(value: object) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+def _repeated(value: object) -> tuple[str, ...]:
+    """One for each flag; in the environment with blanks between them, since a comma may be part of one."""
+    items = value.split() if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple)):
+        raise ValueError(value)  # noqa: TRY004 (what every reader here raises)
+    return tuple(_text(item) for item in items)
+
+
+def _hours(value: object) -> float:
+    number = _number(value, float)
+    if number <= 0:
+        raise ValueError(value)
+    return number
+
+
+def _endpoint(value: object) -> tuple[str, int]:
+    host, colon, port = _text(value).rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) <= _LAST_PORT:
+        raise ValueError(value)
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
 _TELLING: Final = re.compile(r"password|secret|jaas|token|credential|access.key", re.IGNORECASE)
 
 
@@ -261,3 +286,14 @@ PAIRS: Final[Kind[tuple[tuple[str, str], ...]]] = Kind(
 )
 DATABASE_URL: Final[Kind[str]] = Kind("a PostgreSQL URL, postgresql://user@host/name", "URL", _text, without_password)
 SECRET: Final[Kind[str]] = Kind("a text that is not empty", "TEXT", _secret, lambda _: "***")
+REPEATED: Final[Kind[tuple[str, ...]]] = Kind(
+    "texts, each with a flag of its own; in the environment with blanks between them, in the file an array",
+    "TEXT",
+    _repeated,
+    _shown_items,
+    is_repeated=True,
+)
+HOURS: Final[Kind[float]] = Kind("a number of hours above 0", "HOURS", _hours, show_number)
+ENDPOINT: Final[Kind[tuple[str, int]]] = Kind(
+    "a host and a port, HOST:PORT", "HOST:PORT", _endpoint, lambda endpoint: f"{endpoint[0]}:{endpoint[1]}"
+)

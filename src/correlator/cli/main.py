@@ -11,6 +11,7 @@ COMMANDS: Final = {
     "validate": "Judge the OpenLineage events in files.",
     "up": "Start everything on this machine: database, server and pipeline.",
     "serve": "Take OpenLineage events over HTTP and keep them.",
+    "proxy": "Take events, keep them on local disk, and forward them when the backend is there.",
     "pipeline": "Turn the events of every source into facts.",
     "keys": "Make, list and revoke the keys of the server.",
     "demo": "Play three weeks of a shop, and a bad morning, into a running server.",

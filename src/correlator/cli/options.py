@@ -64,11 +64,18 @@ def _option(setting: Setting, flag: str) -> Callable[[Callable[..., R]], Callabl
     if setting.kind is FLAG:
         return click.option(f"{flag}/--no-{flag.removeprefix('--')}", setting.name, default=None, help=words)
 
-    def read(_: click.Context, __: click.Parameter, value: str | None) -> object:
+    def read(_: click.Context, __: click.Parameter, value: str | tuple[str, ...] | None) -> object:
         try:
-            return None if value is None else setting.kind.read(value)
+            return None if value is None or value == () else setting.kind.read(value)
         except ValueError as error:
             quoted = "" if setting.is_secret else f" not {value!r}"
             raise click.BadParameter(f"it takes {setting.kind.allowed},{quoted}".rstrip(",") + ".") from error
 
-    return click.option(flag, setting.name, callback=read, metavar=setting.kind.metavar, help=words)
+    return click.option(
+        flag,
+        setting.name,
+        callback=read,
+        metavar=setting.kind.metavar,
+        help=words,
+        multiple=setting.kind.is_repeated,
+    )
