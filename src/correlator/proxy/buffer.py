@@ -413,8 +413,8 @@ class Buffer:
         """Give some free pages back to the disk. Whether there are more."""
         (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
         if free:
-            # Each row that is fetched frees a page.
-            self._connection.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+            # As a script: each step frees a page, and `execute` takes but one of a statement that returns no columns.
+            self._connection.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
         return bool(free > _VACUUM_PAGES)
 
     def shrink_log(self) -> None:
