@@ -2,7 +2,7 @@
 
 import re
 
-from correlator.http.metrics import Counter, Gauge, Histogram, Info, render
+from correlator.http.metrics import Counter, Gauge, Histogram, Info, render, render_open
 from correlator.server.metrics import Metrics
 
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\.)*"(,[a-z]+="(?:[^"\\\n]|\\.)*")*\})? [-+0-9.e]+')
@@ -88,3 +88,17 @@ def test_every_line_of_the_server_is_one_that_prometheus_reads() -> None:
             assert SAMPLE.fullmatch(line), line
     assert 'correlator_events_total{endpoint="/api/v1/lineage",outcome="received"} 3' in text
     assert "process_resident_memory_bytes" in text
+
+
+def test_openmetrics_calls_a_counter_without_its_ending_and_has_an_end() -> None:
+    counter = Counter("sent_total", 'It says "sent".', ("to",))
+    counter.add(("prod",), 2)
+    assert render_open([counter.family(), Gauge("lag", "How far.", lambda: 1.5).family()]).decode().splitlines() == [
+        "# TYPE sent counter",
+        '# HELP sent It says \\"sent\\".',
+        'sent_total{to="prod"} 2',
+        "# TYPE lag gauge",
+        "# HELP lag How far.",
+        "lag 1.5",
+        "# EOF",
+    ]
