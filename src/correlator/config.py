@@ -29,6 +29,7 @@ from correlator.setting_kinds import (
     TEXT,
     TEXTS,
     TIME,
+    URL,
     Bytes,
     Kind,
     Network,
@@ -114,6 +115,42 @@ class JudgeSettings(CommonSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AlertSettings(CommonSettings):
+    """What everything needs that sends alerts."""
+
+    group: ClassVar[str] = "alerts"
+
+    send_alerts: Annotated[bool, About(FLAG, "Tell the routes of alerts what fails, from this server.")] = True
+    public_url: Annotated[
+        str | None,
+        About(URL, "Where people reach this server: what links in alerts begin with.", "none: alerts have no links"),
+    ] = None
+    group_wait: Annotated[
+        Seconds, About(TIME, "How long an incident waits for its root to arrive before anybody is told.")
+    ] = 30.0
+    alert_max_age: Annotated[
+        Seconds, About(TIME, "Nobody is told of what began to fail longer ago than this, by the time of its events.")
+    ] = 86_400.0
+    alert_lag: Annotated[Seconds, About(TIME, "How far the pipeline may be behind; beyond it somebody is told.")] = (
+        300.0
+    )
+    alert_timeout: Annotated[Seconds, About(TIME, "How long a receiver may take for one alert.")] = 10.0
+    alert_backoff: Annotated[
+        Seconds, About(TIME, "How long to wait after the first attempt that failed; twice as long after each further,")
+    ] = 5.0
+    alert_backoff_max: Annotated[Seconds, About(TIME, "but no longer than this.")] = 600.0
+    alert_give_up: Annotated[Seconds, About(TIME, "How old an alert gets that nobody takes before it is given up.")] = (
+        86_400.0
+    )
+    alert_retention: Annotated[Seconds, About(TIME, "How long the list of alerts keeps those that are done with.")] = (
+        2_592_000.0
+    )
+    alerts_allow_private: Annotated[
+        bool, About(FLAG, "Let alerts go to private addresses and to this machine; never to link-local ones.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class ListenSettings(JudgeSettings):
     """What everything needs that takes requests."""
 
@@ -167,7 +204,7 @@ class ListenSettings(JudgeSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings(ListenSettings):
+class ServerSettings(AlertSettings, ListenSettings):
     """What `correlator serve` needs."""
 
     group: ClassVar[str] = "server"
@@ -396,6 +433,7 @@ class UpSettings(PipelineSettings, ServerSettings):
 GROUPS: Final[tuple[type[CommonSettings], ...]] = (
     CommonSettings,
     JudgeSettings,
+    AlertSettings,
     ListenSettings,
     ServerSettings,
     ProxySettings,

@@ -190,6 +190,14 @@ def _origins(value: object) -> tuple[str, ...]:
     return tuple(origin.lower() for origin in origins)
 
 
+def _url(value: object) -> str:
+    url = _text(value)
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError(value)
+    return url.rstrip("/")
+
+
 def _texts(value: object) -> tuple[str, ...]:
     return tuple(_items(value))
 
@@ -280,6 +288,7 @@ ORIGINS: Final[Kind[tuple[str, ...]]] = Kind(
     _origins,
     _shown_items,
 )
+URL: Final[Kind[str]] = Kind("a URL such as https://correlator.example.com", "URL", _url, str)
 TEXTS: Final[Kind[tuple[str, ...]]] = Kind("texts with a comma between them", "TEXTS", _texts, _shown_items)
 PAIRS: Final[Kind[tuple[tuple[str, str], ...]]] = Kind(
     "pairs key=value with a comma between them; in the file also a table", "PAIRS", _pairs, _shown_pairs

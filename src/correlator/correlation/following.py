@@ -5,8 +5,12 @@ from typing import Any
 import psycopg
 
 from correlator.correlation import groups, names
+from correlator.store.alert_watch import see
 from correlator.store.incidents import Changed
 from correlator.store.merge import Merged
+
+_STANDING = "facts"
+"""Of tables that a replay fills nobody is told."""
 
 
 def follow(connection: psycopg.Connection[Any], merged: Merged) -> None:
@@ -15,6 +19,8 @@ def follow(connection: psycopg.Connection[Any], merged: Merged) -> None:
     if names.refresh(connection, merged.renamed, merged.schema):
         concerned += groups.unresolved(connection, merged.schema)
     groups.attach(connection, merged.incidents, concerned, merged.schema)
+    if merged.schema == _STANDING:
+        see(connection, merged.incidents.incidents)
 
 
 def follow_patterns(connection: psycopg.Connection[Any]) -> None:

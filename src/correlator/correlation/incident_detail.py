@@ -15,7 +15,15 @@ from correlator.correlation.incidents import Incident, explained
 from correlator.correlation.life import Status, incident_of, said_of, standings
 from correlator.correlation.owners import owners_of_datasets, owners_of_jobs
 from correlator.correlation.similar import SimilarTold, similar
-from correlator.correlation.summaries import CandidateTold, CauseTold, CheckTold, candidate_told, cause_of, summary_of
+from correlator.correlation.summaries import (
+    CandidateTold,
+    CauseTold,
+    CheckTold,
+    candidate_told,
+    cause_of,
+    named_cause,
+    what_failed,
+)
 from correlator.correlation.timeline import Moment, timeline
 from correlator.store.ledger import facts_as_of
 
@@ -81,6 +89,7 @@ class IncidentDetail(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     severity: str
     summary: Annotated[str, Meta(description="One sentence.")]
+    named_cause: Annotated[str, Meta(description="Its second half: why, by all that is known.")]
     opened_at: datetime
     last_failed_at: datetime
     resolved_at: datetime | None
@@ -140,13 +149,15 @@ class _Detail:
         candidates = self._candidates()
         dataset = self._dataset()
         test = self._test()
+        why = named_cause(self._explanation, run)
         children = self._history.rows("SELECT id FROM {s}.incidents WHERE root_id = %s ORDER BY opened_at, id", one.id)
         return IncidentDetail(
             id=one.id,
             kind="run" if one.kind == "run" else "test",
             status=standing_.status,
             severity=one.severity,
-            summary=summary_of(test, dataset, run, self._explanation),
+            summary=f"{what_failed(test, dataset, run)}: {why}.",
+            named_cause=why,
             opened_at=one.opened_at,
             last_failed_at=one.last_failed_at,
             resolved_at=one.resolved_at,

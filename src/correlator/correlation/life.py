@@ -17,6 +17,7 @@ from correlator.correlation import groups
 from correlator.correlation.history import History
 from correlator.correlation.incidents import Incident, incidents_of
 from correlator.store import incidents as streaks
+from correlator.store.alert_watch import see
 from correlator.store.merge import lock_merges
 
 Status: TypeAlias = Literal["open", "acknowledged", "muted", "resolved"]
@@ -116,6 +117,8 @@ def act(
                 f"It cannot be reopened: what failed has passed since, at {_time(after.resolved_at)}. When it fails "
                 "again, that is a new incident."
             )
+        if action.kind == "reopen":
+            see(connection, [after.id])
         return after
 
 

@@ -69,14 +69,11 @@ def candidate_told(rank: int, one: Candidate, owner: str | None = None) -> Candi
     )
 
 
-def summary_of(test: CheckTold | None, dataset: DatasetName | None, run: Run, explanation: Explanation | None) -> str:
-    """What failed, and by all that is known why."""
+def what_failed(test: CheckTold | None, dataset: DatasetName | None, run: Run) -> str:
     if test is None:
-        what = f"{run.name} ended with {run.state}"
-    else:
-        column = f" of column {test.column}" if test.column else ""
-        what = f"{test.name}{column} failed on {dataset.name if dataset is not None else 'a dataset that is not named'}"
-    return f"{what}: {named_cause(explanation, run)}."
+        return f"{run.name} ended with {run.state}"
+    column = f" of column {test.column}" if test.column else ""
+    return f"{test.name}{column} failed on {dataset.name if dataset is not None else 'a dataset that is not named'}"
 
 
 def named_cause(explanation: Explanation | None, run: Run | None = None) -> str:

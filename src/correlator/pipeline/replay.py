@@ -24,6 +24,7 @@ from correlator.pipeline.sources.log import LogSource
 from correlator.pipeline.stages import Staging
 from correlator.pipeline.tally import Tally
 from correlator.rulebook.decode import judge
+from correlator.store.alert_watch import see_what_came_meanwhile
 from correlator.store.database import Database
 from correlator.store.incidents import derive_all
 from correlator.store.merge import FACTS, lock_merges
@@ -113,6 +114,7 @@ class Replay:
                 with connection.transaction():
                     lock_merges(connection)
                     self._catch_up(connection, merging, done, position)
+                    see_what_came_meanwhile(connection, NEXT)
                     following.put_in_place()
             finally:
                 following.drop()

@@ -1,5 +1,6 @@
 """Who is told of what. What a route is addressed and signed with is never shown again."""
 
+import secrets
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -13,15 +14,22 @@ from correlator.store.moments import Moment
 RouteKind: TypeAlias = Literal["webhook", "slack", "pagerduty"]
 
 _COLUMNS: Final = (
-    "id, name, kind, url, secret IS NOT NULL AS has_secret, owners, namespaces, severities, is_enabled, created_at, "
-    "created_by"
+    "id, name, kind, url, secret IS NOT NULL AS has_secret, owners, namespaces, severities, is_default, "
+    "tells_resolved, is_enabled, created_at, created_by"
 )
 _LIST: Final = f"SELECT {_COLUMNS} FROM kept.alert_routes ORDER BY name"  # noqa: S608 (a constant)
 _ADD: Final = f"""
-INSERT INTO kept.alert_routes (name, kind, url, secret, owners, namespaces, severities, is_enabled, created_by)
-VALUES (%(name)s, %(kind)s, %(url)s, %(secret)s, %(owners)s, %(namespaces)s, %(severities)s, %(is_enabled)s, %(actor)s)
+INSERT INTO kept.alert_routes (
+    name, kind, url, secret, owners, namespaces, severities, is_default, tells_resolved, is_enabled, created_by
+)
+VALUES (
+    %(name)s, %(kind)s, %(url)s, %(secret)s, %(owners)s, %(namespaces)s, %(severities)s, %(is_default)s,
+    %(tells_resolved)s, %(is_enabled)s, %(actor)s
+)
 RETURNING {_COLUMNS}
 """  # noqa: S608
+_FIND: Final = "SELECT name, kind, url, secret FROM kept.alert_routes WHERE id = %s"
+_SECRET_BYTES: Final = 32
 
 
 class RouteError(Exception):
@@ -36,12 +44,35 @@ class AlertRoute(Struct, frozen=True, kw_only=True):
     kind: RouteKind
     url: Annotated[str, Meta(description="Without its path and query: these may be a secret.")]
     has_secret: bool
-    owners: Annotated[list[str], Meta(description="For these only; empty for all.")]
-    namespaces: list[str]
+    owners: Annotated[
+        list[str], Meta(description="For these only; empty for all. `*` is any characters, `?` one of them.")
+    ]
+    namespaces: Annotated[list[str], Meta(description="Of the dataset that failed, or of the job.")]
     severities: list[str]
+    is_default: Annotated[bool, Meta(description="For what no other route is for.")]
+    tells_resolved: Annotated[bool, Meta(description="Whether it is also told when an incident is over.")]
     is_enabled: bool
     created_at: Moment
     created_by: str
+    secret: Annotated[
+        str | UnsetType,
+        Meta(description="What signs a webhook, where none was given: in the answer that makes the route, this once."),
+    ] = UNSET
+
+    def __repr__(self) -> str:
+        return f"AlertRoute(name={self.name!r})"
+
+
+class Destination(Struct, frozen=True):
+    """Where a message goes, with all that must not be shown."""
+
+    name: str
+    kind: RouteKind
+    url: str
+    secret: str | None
+
+    def __repr__(self) -> str:
+        return f"Destination(name={self.name!r})"
 
 
 class NewRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,11 +81,13 @@ class NewRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     url: Annotated[str, Meta(max_length=2_000, pattern="^https?://[^/]")]
     secret: Annotated[
         Annotated[str, Meta(min_length=1, max_length=1_000)] | None,
-        Meta(description="Signs a webhook; the routing key of PagerDuty."),
+        Meta(description="Signs a webhook, made up where none is given; the routing key of PagerDuty."),
     ] = None
     owners: list[str] = []
     namespaces: list[str] = []
     severities: list[str] = []
+    is_default: bool = False
+    tells_resolved: bool = True
     is_enabled: bool = True
 
     def __repr__(self) -> str:
@@ -70,6 +103,8 @@ class RouteChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     owners: list[str] | UnsetType = UNSET
     namespaces: list[str] | UnsetType = UNSET
     severities: list[str] | UnsetType = UNSET
+    is_default: bool | UnsetType = UNSET
+    tells_resolved: bool | UnsetType = UNSET
     is_enabled: bool | UnsetType = UNSET
 
     def __repr__(self) -> str:
@@ -82,10 +117,24 @@ def list_routes(connection: psycopg.Connection[Any]) -> list[AlertRoute]:
 
 
 def add_route(connection: psycopg.Connection[Any], route: NewRoute, *, actor: str) -> AlertRoute:
-    values = {**structs.asdict(route), "actor": actor}
+    """Of a webhook without a secret one is made up, and shown in what is returned: nobody can read it again."""
+    if route.kind == "pagerduty" and route.secret is None:
+        raise RouteError("PagerDuty takes nothing without a routing key: give the integration's key as the secret.")
+    made_up = secrets.token_urlsafe(_SECRET_BYTES) if route.kind == "webhook" and route.secret is None else None
+    values = {**structs.asdict(route), "secret": route.secret or made_up, "actor": actor}
     added = _written(connection, _ADD, values, route.name)
     assert added is not None  # noqa: S101 (RETURNING)
-    return added
+    return added if made_up is None else structs.replace(added, secret=made_up)
+
+
+def routes_in_use(connection: psycopg.Connection[Any]) -> list[AlertRoute]:
+    return [route for route in list_routes(connection) if route.is_enabled]
+
+
+def destination(connection: psycopg.Connection[Any], number: int) -> Destination | None:
+    """None if there is no such route."""
+    row = connection.execute(_FIND, [number]).fetchone()
+    return None if row is None else Destination(*row)
 
 
 def change_route(connection: psycopg.Connection[Any], number: int, change: RouteChange) -> AlertRoute | None:
