@@ -172,7 +172,7 @@ def test_an_unknown_name_is_an_error_that_knows_the_nearest(write: Callable[[str
     write("[sever]\nport = 1")
     assert complaint() == "In correlator.toml: sever is not a setting; did you mean server?"
     write("zzz = 1")
-    assert "there are archive, archive_delay, archive_dir, archive_min_events, checkpoint_dir," in complaint()
+    assert "there are alert_backoff, alert_backoff_max, alert_give_up, alert_lag, alert_max_age," in complaint()
 
 
 def test_the_whole_file_is_checked_whichever_command_reads_it(write: Callable[[str], Path]) -> None:

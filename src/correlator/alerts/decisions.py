@@ -29,7 +29,7 @@ _Work: TypeAlias = Callable[[psycopg.Connection[Any], UUID], None]
 _log = logging.getLogger("correlator.alerts")
 
 # Of all servers on one database one decides at a time.
-_LOCK: Final = "SELECT pg_try_advisory_xact_lock(4017283003)"
+_LOCK: Final = "SELECT pg_try_advisory_xact_lock(4017283009)"
 _AT_ONCE: Final = 100
 _LOOK_AGAIN: Final = 60.0
 """Seconds until a consequence, or what is muted, is looked at again: it may be neither by then."""

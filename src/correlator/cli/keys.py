@@ -1,7 +1,5 @@
 """`correlator keys`: who may talk to the server."""
 
-import getpass
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +10,7 @@ import click
 import msgspec
 import psycopg
 
+from correlator.cli.actor import actor
 from correlator.cli.database import open_migrated_database
 from correlator.cli.options import with_settings
 from correlator.config import CommonSettings, ServerSettings
@@ -108,7 +107,7 @@ def create(
     """
     with _connection(settings) as connection:
         is_first = not list_keys(connection)
-        new = create_key(connection, name, set(scopes), expires_at=expires_at, actor=_actor())
+        new = create_key(connection, name, set(scopes), expires_at=expires_at, actor=actor())
     if as_json:
         click.echo(msgspec.json.encode(_shown(new.key, new.secret)))
     else:
@@ -137,7 +136,7 @@ def list_(*, as_json: bool, settings: CommonSettings) -> None:
 def revoke(*, key: str, as_json: bool, settings: CommonSettings) -> None:
     """End a key for good; running servers refuse it within seconds."""
     with _connection(settings) as connection:
-        revoked = revoke_key(connection, key, actor=_actor())
+        revoked = revoke_key(connection, key, actor=actor())
     if as_json:
         click.echo(msgspec.json.encode(_shown(revoked)))
     else:
@@ -152,13 +151,6 @@ def _connection(settings: CommonSettings) -> Iterator[psycopg.Connection]:
     except ApiKeyError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
-
-
-def _actor() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user need not have a name
-        return f"uid {os.getuid()}"
 
 
 def _shown(key: ApiKey, secret: str | msgspec.UnsetType = msgspec.UNSET) -> ShownKey:

@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "demo": "Play three weeks of a shop, and a bad morning, into a running server.",
     "incidents": "List what is wrong, and what was.",
     "explain": "Say of an incident which run broke it, what changed, and who is hurt.",
+    "alerts": "Say who is told of what, try it, and see what was told.",
     "rejects": "Look at rejected events, and drive them in again.",
     "audit": "Check that every event is where it should be.",
     "migrate": "Bring the schema of the database up to date.",

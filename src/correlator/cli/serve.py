@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import click
 
+from correlator.alerts.runner import AlertRunner
 from correlator.cli.database import open_migrated_database, place_of
 from correlator.cli.listening import bind, cannot_listen, end_at_once, is_loopback, url_of
 from correlator.cli.options import CouldNotTellError, with_settings
@@ -55,10 +56,12 @@ def serve(settings: ServerSettings, database: Database, log: Log) -> None:
     """Until told to stop."""
     workers = number_of_workers(settings)
     _log.info("workers: %d, database: %s", workers, place_of(database.url))
-    if workers == 1:
-        _serve_alone(settings, database, log)
-    else:
-        _serve_with(workers, settings, database)
+    # Beside the workers and not in each of them: one is enough.
+    with AlertRunner(database, settings):
+        if workers == 1:
+            _serve_alone(settings, database, log)
+        else:
+            _serve_with(workers, settings, database)
 
 
 def _serve_alone(settings: ServerSettings, database: Database, log: Log) -> None:

@@ -19,6 +19,7 @@ from correlator.http.request_log import Log
 from correlator.rulebook.judging import Judge
 from correlator.rulebook.redaction import Redaction
 from correlator.server import answers, openapi_page
+from correlator.server.alert_figures import alert_figures
 from correlator.server.api.door import Door
 from correlator.server.api.operations import Context
 from correlator.server.api.questions import Questions
@@ -228,7 +229,10 @@ class App:
             lambda: None if sight.sight is None else sight.sight.capped_events,
             together="most",
         )
-        for metric in pipeline_figures(lambda: sight.sight):
+        for metric in (
+            *pipeline_figures(lambda: sight.sight),
+            *alert_figures(lambda: None if sight.sight is None else sight.sight.alerts),
+        ):
             self.metrics.add(metric)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 import psycopg
 
+from correlator.alerts.outbox import Figures, figures
 from correlator.store import retention
 from correlator.store.database import Database
 from correlator.store.ledger import Lag, SourceTotals, lags, source_totals
@@ -43,6 +44,7 @@ class Sight(msgspec.Struct, frozen=True):
     capped_bytes: int
     pipeline: list[SourceTotals]
     lags: list[Lag]
+    alerts: Figures
 
 
 class Housekeeping:
@@ -118,4 +120,4 @@ class Housekeeping:
 def _sight(connection: psycopg.Connection) -> Sight:
     row = connection.execute(_LOOK).fetchone()
     assert row is not None  # noqa: S101 (two tables of one row each)
-    return Sight(*(*row, source_totals(connection), lags(connection)))
+    return Sight(*(*row, source_totals(connection), lags(connection), figures(connection)))

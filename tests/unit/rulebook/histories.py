@@ -1,6 +1,7 @@
 """Events for tests, as short to write as what they are about."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from correlator.rulebook.decode import judge
@@ -23,10 +24,12 @@ def dataset(name: str, namespace: str = DB, **members: Any) -> Json:
     return {"namespace": namespace, "name": name, **members}
 
 
+BEGINNING = datetime(2026, 5, 4, 10, tzinfo=UTC)
+
+
 def at(minute: float) -> str:
-    """A time on the day of the test, so many minutes after ten."""
-    seconds = round(minute * 60)
-    return f"2026-05-04T{10 + seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}Z"
+    """A time on the day of the test, so many minutes after ten, or on another."""
+    return f"{BEGINNING + timedelta(seconds=round(minute * 60)):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def run_json(

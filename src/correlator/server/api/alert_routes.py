@@ -1,9 +1,10 @@
 """Who is told of what."""
 
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from correlator.alerts.trial import try_route
 from correlator.server.api.operations import Asked, Operation, conflict, missing, number_in
 from correlator.server.api.pages import NextCursor
 from correlator.server.api.questions import Connection
@@ -14,6 +15,7 @@ from correlator.store.alert_routes import (
     RouteError,
     add_route,
     change_route,
+    destination,
     list_routes,
     remove_route,
 )
@@ -22,6 +24,14 @@ from correlator.store.alert_routes import (
 class AlertRoutes(Struct, frozen=True):
     items: list[AlertRoute]
     next_cursor: NextCursor = None
+
+
+class Trial(Struct, frozen=True):
+    """What became of a test message."""
+
+    is_taken: Annotated[bool, Meta(description="Whether the receiver answered 2xx.")]
+    status: Annotated[int | None, Meta(description="Of its answer; null if there was none.")]
+    words: Annotated[str, Meta(description="What it answered, or why it was not asked.")]
 
 
 def _list(connection: Connection, asked: Asked) -> AlertRoutes:
@@ -49,6 +59,14 @@ def _change(connection: Connection, asked: Asked) -> AlertRoute:
 def _remove(connection: Connection, asked: Asked) -> None:
     if not remove_route(connection, number_in(asked)):
         raise missing(f"There is no route {number_in(asked)}.")
+
+
+def _test(connection: Connection, asked: Asked) -> Trial:
+    found = destination(connection, number_in(asked))
+    if found is None:
+        raise missing(f"There is no route {number_in(asked)}.")
+    outcome = try_route(found, asked.context.settings)
+    return Trial(outcome.is_taken, outcome.status, outcome.words)
 
 
 _PATH: Final = "/api/v1/alert-routes"
@@ -103,6 +121,18 @@ OPERATIONS: Final = (
         answer=_remove,
         answers=None,
         mode="write",
+        refuses=(404,),
+    ),
+    Operation(
+        method="POST",
+        path=f"{_PATH}/{{id}}/test",
+        name="testAlertRoute",
+        tag="administration",
+        summary="Send a message that says that it is a test, and tell what the receiver answered.",
+        scope="admin",
+        answer=_test,
+        answers=Trial,
+        mode="own",
         refuses=(404,),
     ),
 )
