@@ -85,7 +85,7 @@ def _post(url: str, payload: bytes, headers: Mapping[str, str], timeout: float, 
     try:
         connection.sock = _connected(addresses, deadline)
         if parts.scheme == "https":
-            connection.sock = _tls().wrap_socket(connection.sock, server_hostname=host, do_handshake_on_connect=False)
+            connection.sock = tls().wrap_socket(connection.sock, server_hostname=host, do_handshake_on_connect=False)
         # Every step has its limit, and all of them together: a receiver may speak a byte at a time.
         guard = threading.Timer(max(0.0, deadline - time.monotonic()), _cut, [connection.sock])
         guard.daemon = True
@@ -95,8 +95,10 @@ def _post(url: str, payload: bytes, headers: Mapping[str, str], timeout: float, 
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("POST", path, payload, {**headers, **_credentials(parts)})
         response = connection.getresponse()
-        body = response.read(_MOST_READ)
-        return _outcome(response.status, response.reason, response.getheader("Retry-After"), body)
+        if time.monotonic() >= deadline:
+            # What was cut off looks like a head that has ended.
+            raise TimeoutError
+        return _outcome(response.status, response.reason, response.getheader("Retry-After"), _body(response))
     except (OSError, http.client.HTTPException, ValueError) as error:
         if time.monotonic() >= deadline or isinstance(error, TimeoutError):
             raise _NotSentError(f"{host} did not answer within {timeout:g} s (alert_timeout).") from None
@@ -123,7 +125,7 @@ def _connection(parts: SplitResult, port: int) -> http.client.HTTPConnection:
     host = parts.hostname or ""
     try:
         if parts.scheme == "https":
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(host, port, context=_tls())
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(host, port, context=tls())
         else:
             connection = http.client.HTTPConnection(host, port)
     except (http.client.HTTPException, ValueError) as error:
@@ -147,8 +149,17 @@ def _connected(addresses: list[tuple[str, int]], deadline: float) -> socket:
 
 
 @lru_cache(maxsize=1)
-def _tls() -> ssl.SSLContext:
+def tls() -> ssl.SSLContext:
+    """Whom the system trusts."""
     return ssl.create_default_context()
+
+
+def _body(response: http.client.HTTPResponse) -> bytes:
+    """Its beginning. The head has said all that counts."""
+    try:
+        return response.read(_MOST_READ)
+    except (OSError, http.client.HTTPException, ValueError):
+        return b""
 
 
 def _cut(connected: socket) -> None:
