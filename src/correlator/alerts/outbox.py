@@ -5,7 +5,6 @@ send the same, and what a process had when it died is sent by another. All times
 """
 
 from collections.abc import Collection
-from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 from uuid import UUID
 
@@ -15,6 +14,7 @@ from psycopg.rows import class_row
 
 from correlator.alerts.payloads import Alert, rendered
 from correlator.store.alert_routes import AlertRoute, Destination, RouteKind
+from correlator.store.moments import Moment
 
 State: TypeAlias = Literal["pending", "sent", "failed"]
 
@@ -105,13 +105,13 @@ SELECT message.id, {_STATE} AS state, route.name AS route, route.kind, message.e
        message.created_at, message.attempts, CASE WHEN {_STATE} = 'pending' THEN message.due_at END AS due_at,
        message.sent_at, message.given_up_at, message.last_error
 FROM kept.alert_outbox AS message JOIN kept.alert_routes AS route ON route.id = message.route_id
-WHERE (%(state)s::text IS NULL OR {_STATE} = %(state)s)
+WHERE (%(state)s::text IS NULL OR {_STATE} = %(state)s) AND (%(before)s::bigint IS NULL OR message.id < %(before)s)
 ORDER BY message.id DESC LIMIT %(limit)s
 """  # noqa: S608 (constants of this module)
 
 _RETRY: Final = """
 UPDATE kept.alert_outbox SET given_up_at = NULL, due_at = now(), created_at = now(), attempts = 0
-WHERE sent_at IS NULL AND (given_up_at IS NOT NULL OR last_error IS NOT NULL)
+WHERE sent_at IS NULL AND (given_up_at IS NOT NULL OR (last_error IS NOT NULL AND due_at > now()))
   AND (%(ids)s::bigint[] IS NULL OR id = ANY (%(ids)s::bigint[]))
 """
 
@@ -163,11 +163,11 @@ class Listed(Struct, frozen=True, kw_only=True):
     event: str
     about: str
     title: str
-    created_at: datetime
+    created_at: Moment
     attempts: int
-    due_at: datetime | None
-    sent_at: datetime | None
-    given_up_at: datetime | None
+    due_at: Moment | None
+    sent_at: Moment | None
+    given_up_at: Moment | None
     last_error: str | None
 
 
@@ -219,10 +219,12 @@ def give_up(connection: psycopg.Connection[Any], message: Message, words: str) -
     connection.execute(_GIVE_UP, {"id": message.id, "words": words})
 
 
-def listed(connection: psycopg.Connection[Any], *, state: State | None = None, limit: int = 50) -> list[Listed]:
-    """The newest first."""
+def listed(
+    connection: psycopg.Connection[Any], *, state: State | None = None, limit: int = 50, before: int | None = None
+) -> list[Listed]:
+    """The newest first; those before a number."""
     with connection.cursor(row_factory=class_row(Listed)) as cursor:
-        return cursor.execute(_LIST.encode(), {"state": state, "limit": limit}).fetchall()
+        return cursor.execute(_LIST.encode(), {"state": state, "limit": limit, "before": before}).fetchall()
 
 
 def retry(connection: psycopg.Connection[Any], ids: Collection[int] | None = None) -> int:

@@ -5,16 +5,23 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
+from correlator.alerts import outbox
+from correlator.alerts.payloads import of_test
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Rejection
 from correlator.rulebook.fold import fold
+from correlator.store.alert_routes import NewRoute, add_route
 from correlator.store.database import Database
 from correlator.store.staging import prepare
+from tests.integration.alerts.receivers import receiver
 from tests.integration.events import run_event as small_event
+from tests.integration.server.running import wait_until
 from tests.integration.server.serving import Answer, Client, serving
 from tests.integration.store.merging import SOURCE, apply
 from tests.unit.rulebook.histories import DB, dataset, run_event
@@ -146,6 +153,57 @@ def test_a_route_of_alerts_never_shows_where_it_leads_or_what_signs_it(client: C
     assert send(client, "PATCH", f"/api/v1/alert-routes/{number}", {"secret": None}).json()["has_secret"] is False
     assert send(client, "DELETE", f"/api/v1/alert-routes/{number}").status == 204
     assert b"hush" not in send(client, "POST", "/api/v1/alert-routes", {**route, "url": "hush"}).body
+
+
+def test_a_webhook_without_a_secret_gets_one_that_is_shown_once(client: Client) -> None:
+    route = {"name": "hook", "kind": "webhook", "url": "https://hooks.example/T"}
+    made = send(client, "POST", "/api/v1/alert-routes", route).json()
+    assert (len(made["secret"]) > 30, made["has_secret"]) == (True, True)
+
+    (listed,) = get(client, "/api/v1/alert-routes")["items"]
+    assert "secret" not in listed
+    assert (listed["is_default"], listed["tells_resolved"]) == (False, True)
+    given = send(client, "POST", "/api/v1/alert-routes", {**route, "name": "given", "secret": "hush"})
+    assert "secret" not in given.json()
+    pager = send(client, "POST", "/api/v1/alert-routes", {**route, "name": "pager", "kind": "pagerduty"})
+    assert (pager.status, "routing key" in pager.json()["detail"]) == (409, True)
+
+
+def test_a_route_is_tried_and_what_was_told_is_listed_and_sent_again(
+    database: Database, connection: psycopg.Connection
+) -> None:
+    with receiver() as heard, serving(database, alerts_allow_private=True) as client:
+        made = add_route(connection, NewRoute(name="hook", kind="webhook", url=heard.url), actor="test")
+        tried = send(client, "POST", f"/api/v1/alert-routes/{made.id}/test")
+        assert (tried.status, tried.json()) == (200, {"is_taken": True, "status": 200, "words": "200 OK: ok"})
+        assert heard.received[0].json()["event"] == "test"
+        assert send(client, "POST", "/api/v1/alert-routes/999/test").status == 404
+
+        for _ in range(3):
+            alert = replace(of_test("hook", key=uuid4(), public_url=None), event="opened")
+            outbox.put(connection, alert, made)
+        first = get(client, "/api/v1/alerts?limit=2")
+        second = get(client, f"/api/v1/alerts?limit=2&cursor={first['next_cursor']}")
+        items = [*first["items"], *second["items"]]
+        assert (len(items), second["next_cursor"]) == (3, None)
+        assert {item["state"] for item in items} == {"pending"}
+
+        number = items[0]["id"]
+        assert send(client, "POST", f"/api/v1/alerts/{number}/retry").status == 404
+        connection.execute("UPDATE kept.alert_outbox SET given_up_at = now() WHERE id = %s", [number])
+        connection.execute("UPDATE kept.alert_totals SET sent = 7, failed = 1")
+        assert [item["id"] for item in get(client, "/api/v1/alerts?state=failed")["items"]] == [number]
+        wait_until(lambda: "correlator_alerts_pending 2" in metrics(client), "it is counted")
+        told = metrics(client)
+        assert 'correlator_alerts_total{outcome="sent"} 7' in told
+        assert 'correlator_alerts_total{outcome="failed"} 1' in told
+        assert "correlator_alerts_oldest_pending_seconds" in told
+        assert send(client, "POST", f"/api/v1/alerts/{number}/retry").status == 204
+        assert get(client, "/api/v1/alerts?state=failed")["items"] == []
+
+
+def metrics(client: Client) -> str:
+    return client.ask("GET", "/metrics").body.decode()
 
 
 def test_refused_events_are_looked_at_and_driven_in_again(client: Client, connection: psycopg.Connection) -> None:

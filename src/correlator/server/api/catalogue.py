@@ -4,6 +4,7 @@ from typing import Final
 
 from correlator.server.api import (
     alert_routes,
+    alerts,
     datasets,
     health,
     ignored,
@@ -31,6 +32,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *keys.OPERATIONS,
     *rejects.OPERATIONS,
     *alert_routes.OPERATIONS,
+    *alerts.OPERATIONS,
 )
 
 TAGS: Final = {
