@@ -21,6 +21,7 @@ PIPELINE: Final = "pipeline:lag"
 
 # What receivers take. Slack: a header of 150 characters and sections of 3,000; PagerDuty: a summary of 1,024.
 _SLACK_HEADER: Final = 150
+_SLACK_SECTION: Final = 2_900
 _LONGEST_TITLE: Final = 300
 _LONGEST_FACT: Final = 1_000
 _PAGERDUTY_SUMMARY: Final = 1_024
@@ -121,7 +122,7 @@ def of_incident(detail: IncidentDetail, event: Event, *, key: UUID, about: str, 
         last_failed_at=detail.last_failed_at,
         resolved_at=detail.resolved_at,
         failures=detail.failures,
-        owner=detail.owner,
+        owner=None if detail.owner is None else _short(detail.owner, _LONGEST_TITLE),
         dataset=None if detail.dataset is None else detail.dataset.urn,
         job=detail.test_run.job,
         message="" if detail.test is None else _short(detail.test.message, _LONGEST_FACT),
@@ -308,7 +309,7 @@ def _slack(alert: Alert) -> dict[str, Any]:
     blocks: list[dict[str, Any]] = [
         {"type": "header", "text": {"type": "plain_text", "text": _cut(headline, _SLACK_HEADER), "emoji": True}},
         *(
-            {"type": "section", "text": {"type": "mrkdwn", "text": f"*{name}*\n{_escaped(value)}"}}
+            {"type": "section", "text": {"type": "mrkdwn", "text": f"*{name}*\n{_section(value)}"}}
             for name, value in alert.facts
         ),
     ]
@@ -347,6 +348,12 @@ def _short(text: str, most: int) -> str:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _section(text: str) -> str:
+    """What has to be escaped may take five times the room."""
+    escaped = _escaped(text)
+    return escaped if len(escaped) <= _SLACK_SECTION else _escaped(_cut(text, _SLACK_SECTION // 5))
 
 
 def _escaped(text: str) -> str:
