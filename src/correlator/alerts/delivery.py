@@ -79,8 +79,8 @@ def _post(url: str, payload: bytes, headers: Mapping[str, str], timeout: float, 
     parts, port = _read(url)
     host = parts.hostname or ""
     addresses = resolved(host, port, allow_private=allow_private)
-    deadline = time.monotonic() + timeout
     connection = _connection(parts, port)
+    deadline = time.monotonic() + timeout
     guard: threading.Timer | None = None
     try:
         connection.sock = _connected(addresses, deadline)

@@ -5,6 +5,7 @@ send the same, and what a process had when it died is sent by another. All times
 """
 
 from collections.abc import Collection
+from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias
 from uuid import UUID
 
@@ -127,14 +128,14 @@ FROM kept.alert_totals AS totals, (
 _FORGET: Final = """
 DELETE FROM kept.alert_outbox WHERE id IN (
     SELECT id FROM kept.alert_outbox
-    WHERE coalesce(sent_at, given_up_at) < now() - make_interval(secs => %(kept)s)
+    WHERE coalesce(sent_at, given_up_at) < now() - %s
       AND about NOT IN (SELECT failure_id::text FROM kept.alert_watch WHERE told_at IS NOT NULL)
     ORDER BY id LIMIT 1000
 )
 """
 # Nobody has looked at it for so long that nobody will.
 _FORGET_UNSEEN: Final = """
-DELETE FROM kept.alert_watch WHERE told_at IS NULL AND seen_at < now() - make_interval(secs => %(kept)s)
+DELETE FROM kept.alert_watch WHERE told_at IS NULL AND seen_at < now() - %s
 """
 
 
@@ -238,7 +239,7 @@ def figures(connection: psycopg.Connection[Any]) -> Figures:
     return Figures(*row)
 
 
-def forget(connection: psycopg.Connection[Any], seconds: float) -> None:
+def forget(connection: psycopg.Connection[Any], kept: timedelta) -> None:
     """What was done with longer ago."""
     for query in (_FORGET, _FORGET_UNSEEN):
-        connection.execute(query, {"kept": seconds})
+        connection.execute(query, [kept])

@@ -29,7 +29,6 @@ _BEYOND_TIMEOUT: Final = 60.0
 """For a name that takes long to resolve, and for writing down what became of it."""
 _PATIENCE: Final = "SET statement_timeout = '30s'"
 _LOOKS_A_LAG: Final = 5
-_LOOKS_A_CLEANING: Final = 600
 _DOUBLINGS: Final = 20
 
 
@@ -88,8 +87,6 @@ class AlertRunner:
         self._decisions.decide(connection)
         if self._looks % _LOOKS_A_LAG == 0:
             self._decisions.look_at_pipeline(connection)
-        if self._looks % _LOOKS_A_CLEANING == 0:
-            outbox.forget(connection, self._settings.alert_retention)
         self._looks += 1
         self._dispatch(connection)
 

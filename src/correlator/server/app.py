@@ -75,6 +75,7 @@ class App:
                 log=timedelta(seconds=settings.log_retention),
                 rejects=timedelta(seconds=settings.rejects_retention),
                 reject_bytes=settings.rejects_max_bytes,
+                alerts=timedelta(seconds=settings.alert_retention),
             ),
         )
         limits = Limits(

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 import psycopg
 
-from correlator.alerts.outbox import Figures, figures
+from correlator.alerts import outbox
 from correlator.store import retention
 from correlator.store.database import Database
 from correlator.store.ledger import Lag, SourceTotals, lags, source_totals
@@ -32,6 +32,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     log: timedelta = timedelta(days=7)
     rejects: timedelta = timedelta(days=30)
     reject_bytes: int = 1_000_000_000
+    alerts: timedelta = timedelta(days=30)
 
 
 class Sight(msgspec.Struct, frozen=True):
@@ -44,7 +45,7 @@ class Sight(msgspec.Struct, frozen=True):
     capped_bytes: int
     pipeline: list[SourceTotals]
     lags: list[Lag]
-    alerts: Figures
+    alerts: outbox.Figures
 
 
 class Housekeeping:
@@ -110,6 +111,7 @@ class Housekeeping:
                     f"{capped.events:,}",
                     f"{capped.bytes:,}",
                 )
+            outbox.forget(connection, self._kept.alerts)
             for day in retention.drop_log_days(connection, self._kept.log):
                 _log.info("the log's day %s was dropped: every reader and the archive have it", day)
         finally:
@@ -120,4 +122,4 @@ class Housekeeping:
 def _sight(connection: psycopg.Connection) -> Sight:
     row = connection.execute(_LOOK).fetchone()
     assert row is not None  # noqa: S101 (two tables of one row each)
-    return Sight(*(*row, source_totals(connection), lags(connection), figures(connection)))
+    return Sight(*(*row, source_totals(connection), lags(connection), outbox.figures(connection)))

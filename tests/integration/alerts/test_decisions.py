@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from correlator.alerts import outbox
 from correlator.alerts.decisions import Decisions
 from correlator.correlation.following import follow
 from correlator.correlation.ignored import ignore
@@ -359,3 +360,23 @@ def received_before(connection: Connection, before: timedelta | None) -> None:
         at = datetime.now(UTC) - before
         connection.execute("SELECT kept.ensure_log_partition(%s)", [at])
         connection.execute("INSERT INTO kept.lineage_events VALUES (1, %s, %s)", [at, b"{}"])
+
+
+def test_what_is_done_with_is_forgotten_in_time_but_not_what_stands(connection: Connection) -> None:
+    add(connection)
+    raw_fails(connection)
+    tell(connection, ran("other", "other bad", ago(10), ago(9), writes=["else"], state="FAIL"))
+    decide(connection)
+    raw_passes(connection)
+    decide(connection)
+    tell(connection, ran("third", "third bad", ago(8), ago(7), writes=["third"], state="FAIL"))
+    connection.execute("UPDATE kept.alert_outbox SET sent_at = now() - interval '31 days'")
+    connection.execute("UPDATE kept.alert_watch SET seen_at = now() - interval '31 days'")
+
+    outbox.forget(connection, timedelta(days=32))
+    assert len(told(connection)) == 3
+    outbox.forget(connection, timedelta(days=30))
+
+    # Who was told of it is still to be told that it is over; what nobody has looked at for a month is no news.
+    assert told(connection) == [("all", "opened", "other ended with FAIL")]
+    assert connection.execute("SELECT told_at IS NOT NULL FROM kept.alert_watch").fetchall() == [(True,)]

@@ -7,10 +7,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,6 +47,21 @@ def test_a_webhook_is_signed_over_time_and_body(receiver: Receiver) -> None:
     assert received.body == BODY
     assert received.headers["Content-Type"] == "application/json"
     assert received.headers["Idempotency-Key"] == "a-key"
+
+
+def test_the_documentation_shows_how_to_verify_it(receiver: Receiver) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "alerts.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(text.partition("```python\n")[2].partition("```")[0], names)  # noqa: S102 (our own documentation)
+    is_genuine = names["is_genuine"]
+    assert sent(receiver.url).is_taken
+    (received,) = receiver.received
+
+    assert is_genuine("hush", received.headers, received.body)
+    assert not is_genuine("other", received.headers, received.body)
+    assert not is_genuine("hush", received.headers, received.body + b" ")
+    old = {**received.headers, "X-Correlator-Timestamp": str(int(time.time()) - 4000)}
+    assert not is_genuine("hush", old, received.body)
 
 
 @pytest.mark.parametrize(("kind", "secret"), [("webhook", None), ("slack", "hush"), ("pagerduty", "hush")])
@@ -145,15 +162,13 @@ def talking(pieces: bytes) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def talk() -> None:
-            connected, _ = listener.accept()
-            with connected:
-                for number in range(100_000):
-                    try:
+            with suppress(OSError):
+                connected, _ = listener.accept()
+                with connected:
+                    for number in count():
                         connected.sendall(pieces[number % len(pieces) :][:1])
-                    except OSError:
-                        return
-                    if over.wait(0.01):
-                        return
+                        if over.wait(0.01):
+                            return
 
         thread = threading.Thread(target=talk)
         thread.start()
@@ -161,6 +176,7 @@ def talking(pieces: bytes) -> Iterator[int]:
             yield listener.getsockname()[1]
         finally:
             over.set()
+            listener.shutdown(socket.SHUT_RDWR)
             thread.join()
 
 

@@ -1,10 +1,12 @@
 """Every fact anew: the same tables, whatever the archive holds and whatever arrives meanwhile."""
 
+import json
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,7 +20,9 @@ from correlator.pipeline.sources.files import FilesSource
 from correlator.pipeline.sources.log import LogSource
 from correlator.rulebook.decode import judge
 from correlator.store.database import Database
+from tests.integration.alerts.shop import ago
 from tests.integration.pipeline.histories import append, check_facts, warehouse, write_lines
+from tests.unit.rulebook.histories import assertions, dataset, run_json
 
 SHOP, BANK, LATE = warehouse(12, "shop"), warehouse(9, "bank"), warehouse(5, "late")
 
@@ -74,9 +78,11 @@ def pipeline(spark: SparkSession, database: Database, tmp_path: Path) -> Pipelin
 
 def test_replay_makes_the_same_tables_of_archive_log_and_files(pipeline: Pipeline) -> None:
     database = pipeline.database
-    append(database, SHOP)
+    failed = failed_check("raw", 20)
+    append(database, [*SHOP, failed])
     write_lines(pipeline.files / "bank.jsonl", BANK)
     pipeline.run()
+    assert watched(database) == 1
     # What only the facts have read so far.
     append(database, LATE)
     write_lines(pipeline.files / "late.jsonl.gz", warehouse(3, "packed"))
@@ -84,10 +90,12 @@ def test_replay_makes_the_same_tables_of_archive_log_and_files(pipeline: Pipelin
     shape, kept, ledger = (rows(database, q) for q in (_SHAPE, _KEPT, "TABLE kept.pipeline_batches"))
     with database.connect("test") as connection:
         connection.execute("TRUNCATE facts.lineage_edges; UPDATE facts.jobs SET facets = '{}'")
+        connection.execute("DELETE FROM kept.alert_watch")
 
     pipeline.replay()
 
-    check_facts(database, [*SHOP, *BANK, *LATE, *warehouse(3, "packed")])
+    check_facts(database, [*SHOP, failed, *BANK, *LATE, *warehouse(3, "packed")])
+    assert watched(database) == 0, "a replay tells nobody of what it finds"
     assert rows(database, _SHAPE) == shape
     assert rows(database, _KEPT) == kept
     assert rows(database, "TABLE kept.pipeline_batches") == ledger
@@ -141,3 +149,14 @@ def test_a_replay_without_a_source_that_only_has_its_events_is_refused(pipeline:
         pipeline.replay()
 
     check_facts(pipeline.database, BANK)
+
+
+def failed_check(table: str, minutes_ago: float) -> bytes:
+    tested = dataset(table, inputFacets=assertions({"assertion": "unique", "success": False}))
+    event = run_json("COMPLETE", ago(minutes_ago), run=str(uuid4()), job=f"test.{table}", inputs=[tested])
+    return json.dumps(event).encode()
+
+
+def watched(database: Database) -> int:
+    """Incidents that somebody is to be told of."""
+    return int(rows(database, "SELECT count(*) FROM kept.alert_watch")[0][0])
