@@ -8,7 +8,8 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from correlator.correlation.incident_detail import IncidentDetail, JobName
+from correlator.correlation.called import JobName
+from correlator.correlation.incident_detail import IncidentDetail
 from correlator.correlation.incidents import Incident
 from correlator.rulebook.redaction import Redaction
 from correlator.store.alert_routes import Destination, RouteKind

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from correlator.alerts.outbox import Figures
-from correlator.server.metrics import Gauge, Metric, Readings
+from correlator.http.metrics import Gauge, Metric, Readings
 
 _OUTCOME: Final = ("outcome",)
 

@@ -8,20 +8,10 @@ import msgspec
 import pytest
 
 from correlator.alerts.payloads import Alert, Event, addressed, duration, of_gone, of_incident, of_pipeline, rendered
-from correlator.correlation.incident_detail import (
-    AffectedTold,
-    CandidateTold,
-    CauseTold,
-    CheckTold,
-    DatasetName,
-    EvidenceTold,
-    ImpactTold,
-    IncidentDetail,
-    JobName,
-    Moment,
-    RiskTold,
-    RunTold,
-)
+from correlator.correlation.called import DatasetName, JobName
+from correlator.correlation.incident_detail import AffectedTold, ImpactTold, IncidentDetail, RiskTold, RunTold
+from correlator.correlation.summaries import CandidateTold, CauseTold, CheckTold, EvidenceTold
+from correlator.correlation.timeline import Moment
 from correlator.store.alert_routes import Destination, RouteKind
 from correlator.store.ledger import Lag
 

@@ -31,7 +31,7 @@ def test_however_events_are_grouped_and_cut_none_is_missing_and_none_is_out_of_o
     tmp_path_factory: pytest.TempPathFactory, groups: list[list[int]]
 ) -> None:
     with opened(tmp_path_factory.mktemp("buffer"), partition_bytes=2000) as buffer:
-        expected = []
+        expected: list[bytes] = []
         for group in groups:
             raws = numbered(*range(len(expected), len(expected) + len(group)))
             raws = [raw.ljust(size) for raw, size in zip(raws, group, strict=True)]
