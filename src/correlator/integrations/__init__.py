@@ -1,0 +1,1 @@
+"""What Correlator adds to other tools. Nothing here needs Correlator's own rooms."""
