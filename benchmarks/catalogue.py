@@ -15,9 +15,9 @@ import psycopg
 from benchmarks.lineage import Layers, fill
 from benchmarks.merge import new_database
 from correlator.correlation.datasets import DatasetQuestion, find_dataset, list_datasets
-from correlator.correlation.health import producers
 from correlator.correlation.jobs import JobQuestion, find_job, list_jobs
 from correlator.correlation.lineage import graph
+from correlator.correlation.producers import producers
 from correlator.correlation.runs import find_run
 from correlator.correlation.search import search
 from correlator.correlation.starts import find_start

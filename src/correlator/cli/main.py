@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "incidents": "List what is wrong, and what was.",
     "explain": "Say of an incident which run broke it, what changed, and who is hurt.",
     "alerts": "Say who is told of what, try it, and see what was told.",
+    "producers": "Tell who sends events, and what is wrong with them.",
     "rejects": "Look at rejected events, and drive them in again.",
     "audit": "Check that every event is where it should be.",
     "migrate": "Bring the schema of the database up to date.",

@@ -1,4 +1,4 @@
-"""How well things are: what came in and what became of it, who sends, what cannot be true."""
+"""How well things are: what came in and what became of it, what cannot be true."""
 
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -33,14 +33,6 @@ class RejectReason(Struct, frozen=True, kw_only=True):
     example: Annotated[str, Meta(description="The sentence of the newest.")]
 
 
-class Producer(Struct, frozen=True, kw_only=True):
-    producer: str
-    jobs: Annotated[int, Meta(description="Whose last run it told of.")]
-    failing_jobs: Annotated[int, Meta(description="Of these, those whose last run failed or was aborted.")]
-    integrations: list[str]
-    last_event_at: Moment | None
-
-
 class ContradictingRun(Struct, frozen=True, kw_only=True):
     id: str
     run_id: str
@@ -63,22 +55,6 @@ FROM (
 GROUP BY rule, producer ORDER BY events DESC, rule, producer LIMIT 100
 """  # noqa: S608 (constants of this module)
 
-# For each job the end of one index range: what this costs follows the jobs, not their runs.
-_PRODUCERS: Final = f"""
-SELECT last.producer, count(*) AS jobs,
-       count(*) FILTER (WHERE last.current_state IN ('FAIL', 'ABORT')) AS failing_jobs,
-       coalesce(array_agg(DISTINCT last.integration) FILTER (WHERE last.integration IS NOT NULL), '{{}}')
-           AS integrations,
-       max(job.last_event_at) AS last_event_at
-FROM jobs AS job
-CROSS JOIN LATERAL (
-    SELECT producer, current_state, integration FROM job_runs
-    WHERE job_id = job.id ORDER BY started_at DESC, id DESC LIMIT 1
-) AS last
-WHERE {sql_of_jobs("job.job_namespace", "job.job_name")}
-GROUP BY last.producer ORDER BY last_event_at DESC, last.producer LIMIT 500
-"""  # noqa: S608
-
 # The few runs that contradict themselves have an index of their own.
 _CONTRADICTIONS: Final = f"""
 SELECT run.canonical_job_run_id AS id, run.run_id, run.job_namespace AS namespace, run.job_name AS name, said.kind,
@@ -99,12 +75,6 @@ def received(connection: psycopg.Connection[Any]) -> list[Received]:
 def reject_reasons(connection: psycopg.Connection[Any]) -> list[RejectReason]:
     with connection.cursor(row_factory=class_row(RejectReason)) as cursor:
         return cursor.execute(_REASONS.encode()).fetchall()
-
-
-def producers(connection: psycopg.Connection[Any]) -> list[Producer]:
-    """Who was heard of last comes first."""
-    with connection.cursor(row_factory=class_row(Producer)) as cursor:
-        return cursor.execute(_PRODUCERS.encode(), Ignored.load(connection).parameters).fetchall()
 
 
 def contradictions(

@@ -6,7 +6,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from correlator.correlation.health import contradictions, producers
+from correlator.correlation.health import contradictions
 from correlator.correlation.ignored import ignore, list_ignored, show_again
 from correlator.correlation.known_causes import known_causes
 from correlator.correlation.missing_runs import missing_runs
@@ -123,7 +123,7 @@ def test_names_are_hidden_and_shown_again(connection: psycopg.Connection) -> Non
     assert not show_again(connection, one.id)
 
 
-def test_producers_and_contradictions_are_told(connection: psycopg.Connection) -> None:
+def test_contradictions_are_told(connection: psycopg.Connection) -> None:
     events = [
         run_event("COMPLETE", 0, job="a", run="1"),
         run_event("FAIL", 1, job="a", run="1"),
@@ -133,8 +133,6 @@ def test_producers_and_contradictions_are_told(connection: psycopg.Connection) -
     ]
     apply(connection, fold(events))
 
-    (producer,) = producers(connection)
-    assert (producer.jobs, producer.failing_jobs) == (3, 1)
     newest, oldest = contradictions(connection, limit=9)
     assert (newest.name, newest.kind, oldest.name, oldest.kind) == ("b", "active_after_end", "a", "two_ends")
     (last,) = contradictions(connection, limit=1)

@@ -9,17 +9,16 @@ from msgspec import Meta, Struct
 
 from correlator.correlation.health import (
     ContradictingRun,
-    Producer,
     Received,
     RejectReason,
     contradictions,
-    producers,
     received,
     reject_reasons,
 )
 from correlator.correlation.known_causes import KnownCauses, known_causes
 from correlator.correlation.missing_runs import MissingRun, missing_runs
 from correlator.correlation.patterns import Pattern
+from correlator.correlation.producers import LookedAt, Producer, RuleFigure, producers
 from correlator.correlation.suggestions import MOST_ORPHANS, Orphan, orphans
 from correlator.server.answers import Moment
 from correlator.server.api.operations import Asked, Operation
@@ -70,6 +69,7 @@ class RejectsHealth(Struct, frozen=True):
 
 class Producers(Struct, frozen=True):
     facts_as_of: Moment
+    looked_at: LookedAt
     items: list[Producer]
 
 
@@ -141,8 +141,18 @@ def _rejects(connection: Connection, asked: Asked) -> RejectsHealth:
 
 
 def _producers(connection: Connection, asked: Asked) -> Producers:
-    del asked
-    return Producers(facts_as_of(connection), producers(connection))
+    as_of = facts_as_of(connection)
+    report = producers(connection)
+    show = asked.context.redaction.text
+
+    def shown(figures: list[RuleFigure]) -> list[RuleFigure]:
+        return [msgspec.structs.replace(figure, example=show(figure.example)) for figure in figures]
+
+    items = [
+        msgspec.structs.replace(each, warnings=shown(each.warnings), rejects=shown(each.rejects))
+        for each in report.items
+    ]
+    return Producers(as_of, report.looked_at, items)
 
 
 def _contradictions(connection: Connection, asked: Asked) -> Contradictions:
@@ -207,7 +217,7 @@ OPERATIONS: Final = (
         path="/api/v1/health/producers",
         name="listProducers",
         tag="health",
-        summary="Who sends, and when each was last heard of.",
+        summary="Who sends, in which version, and what of it is wrong; whoever was heard of last first.",
         scope="read",
         answer=_producers,
         answers=Producers,
