@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test chaos scale check format bench bench-full clean
+.PHONY: help setup up test test-producers chaos scale check format bench bench-full clean
 
 help: ## what there is to type
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## make .venv and install everything that the other targets use
 
@@ -27,6 +27,9 @@ up: setup ## start Correlator here: database, server and pipeline
 
 test: setup ## the tests, on two cores; a file of tests stays in one process
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-producers: setup ## dbt, Spark, Airflow, Great Expectations, Kafka: the real tools, each in an environment of its own
+	$(BIN)/python -m pytest -m "producers or not producers" tests/producers
 
 chaos: setup ## kill server and database at random moments under load, 20 rounds; the pipeline at eleven chosen points
 	$(BIN)/python -m tests.chaos
@@ -72,4 +75,4 @@ bench-full: setup ## the same at full size
 	$(BIN)/python -m benchmarks.freshness --seconds 60
 
 clean: ## forget what was set up and built
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .cache dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

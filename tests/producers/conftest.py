@@ -1,4 +1,4 @@
-"""One Correlator and one warehouse for all tests of a process."""
+"""One Correlator for all tests of a process, and a warehouse for each of them."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,8 @@ def correlator() -> Iterator[Correlator]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def shop() -> Iterator[Warehouse]:
+    """On a port of its own, so that its tables are nobody else's."""
     with warehouse() as running:
         yield running

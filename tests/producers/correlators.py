@@ -66,11 +66,13 @@ class Correlator:
         return self.wait_for(f"{test} of {column} on {urn} is an incident", found)
 
     def run(self, run_id: str) -> Json:
-        return self.wait_for(f"run {run_id} is known", lambda: self.ask(f"runs/{run_id}"))
+        """What is known of a run; None for nothing."""
+        answer = self.ask(f"runs/{run_id}")
+        return None if answer is None else answer["run"]
 
     def ended_run(self, run_id: str) -> Json:
         def found() -> Json:
-            run = self.ask(f"runs/{run_id}")
+            run = self.run(run_id)
             return run if run is not None and run["ended_at"] is not None else None
 
         return self.wait_for(f"run {run_id} has ended", found)
@@ -81,7 +83,7 @@ class Correlator:
 
         def found() -> Json:
             answer = self.ask(f"jobs/{job}/runs", limit="1") or {"items": []}
-            return next((self.ask(f"runs/{one['id']}") for one in answer["items"] if one["ended_at"]), None)
+            return next((self.run(one["id"]) for one in answer["items"] if one["ended_at"]), None)
 
         return self.wait_for(f"{name} has run", found)
 
@@ -90,14 +92,15 @@ class Correlator:
         names = [run["job"]["name"]]
         while run["parent"] is not None:
             names.append(run["parent"]["job"]["name"])
-            above = self.ask(f"runs/{run['parent']['id']}")
+            above = self.run(run["parent"]["id"])
             if above is None:
                 break
             run = above
         return list(reversed(names))
 
     def graph(self, node: str, **parameters: str) -> Json:
-        return self.wait_for(f"{node} is in the graph", lambda: self.ask("lineage", node=node, **parameters))
+        found = self.wait_for(f"{node} is in the graph", lambda: self.ask("lineage", node=node, **parameters))
+        return found["graph"]
 
 
 @contextmanager

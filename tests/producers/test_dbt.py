@@ -1,6 +1,7 @@
 """The page on dbt, typed in, on a real PostgreSQL."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,46 +13,52 @@ from tests.producers.warehouse import Warehouse
 pytestmark = pytest.mark.producers
 
 
-def page_of(correlator: Correlator, shop: Warehouse) -> Page:
-    return Page("dbt.md", {"http://localhost:8080": correlator.url, "5432": str(shop.port)})
-
-
-def built(page: Page, heading: str, directory: Path) -> None:
-    programs = environment("dbt", page.requirements)
+def build(correlator: Correlator, shop: Warehouse, heading: str, directory: Path) -> Any:
+    """Type the commands, and ask for the incident."""
+    page = Page("dbt.md", {"http://localhost:8080": correlator.url, "5432": str(shop.port)})
     page.write_files(directory)
-    done = run(page.commands(heading), directory, programs, check=False)
+    done = run(page.commands(heading), directory, environment("dbt", page.requirements), check=False)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "Failure in test not_null_orders_amount" in done.stdout
+    return correlator.incident(f"{shop.namespace}/shop.public.orders", "not_null_orders_amount", "amount")
 
 
-def upstream(correlator: Correlator, urn: str) -> set[str]:
-    graph = correlator.graph(f"dataset:{urn}", direction="up")
-    return {node["urn"] for node in graph["nodes"] if node["kind"] == "dataset"} - {urn}
+def check_lineage(correlator: Correlator, shop: Warehouse) -> None:
+    graph = correlator.graph(f"dataset:{shop.namespace}/shop.public.orders", direction="up")
+    tables = {node["name"] for node in graph["nodes"] if node["kind"] == "dataset"}
+    assert tables == {"shop.public.orders", "shop.public.raw_orders"}
 
 
 def test_what_is_told_at_the_end_becomes_an_incident_with_its_cause(
     correlator: Correlator, shop: Warehouse, tmp_path: Path
 ) -> None:
-    page = page_of(correlator, shop)
-    built(page, "Run", tmp_path)
-    orders = f"{shop.namespace}/shop.public.orders"
+    incident = build(correlator, shop, "Run", tmp_path)
 
-    incident = correlator.incident(orders, "not_null", "amount")
-
-    assert incident["cause"]["job"] == {"namespace": "shop", "name": "shop.public.shop.orders.build.run"}
-    assert incident["test_run"]["job"]["name"] == "shop.public.shop.orders.build.test"
     model = correlator.ended_run(incident["cause"]["run_id"])
     assert correlator.family(model) == ["dbt-run-shop", "shop.public.shop.orders.build.run"]
-    assert [one["urn"] for one in model["outputs"]] == [orders]
+    assert [one["name"] for one in model["outputs"]] == ["shop.public.orders"]
+    assert incident["test_run"]["job"] == {"namespace": "shop", "name": "shop.public.shop.orders.build.test"}
+    assert (incident["test"]["expected"], incident["test"]["actual"]) == ("0", "1")
+    # The model's run names no inputs: they are known by its columns.
+    check_lineage(correlator, shop)
+    amount = f"column:{shop.namespace}/shop.public.orders#amount"
+    (edge,) = correlator.graph(amount, direction="up", level="column")["edges"]
+    assert edge["source"] == f"column:{shop.namespace}/shop.public.raw_orders#amount"
 
 
-def test_what_is_told_while_dbt_runs_becomes_the_same(correlator: Correlator, shop: Warehouse, tmp_path: Path) -> None:
-    page = page_of(correlator, shop)
-    built(page, "While dbt runs", tmp_path)
-    orders = f"{shop.namespace}/shop.public.orders"
+def test_what_is_told_while_dbt_runs_has_seeds_and_consequences_too(
+    correlator: Correlator, shop: Warehouse, tmp_path: Path
+) -> None:
+    incident = build(correlator, shop, "While dbt runs", tmp_path)
 
-    model = correlator.last_run("shop_live", "model.shop.orders")
-
+    model = correlator.ended_run(incident["cause"]["run_id"])
     assert correlator.family(model) == ["dbt-run-shop", "model.shop.orders"]
-    assert [one["urn"] for one in model["outputs"]] == [orders]
-    assert upstream(correlator, orders) == {f"{shop.namespace}/shop.public.raw_orders"}
+    assert [step["job"]["name"] for step in incident["upstream"]] == ["model.shop.orders", "seed.shop.raw_orders"]
+    check_lineage(correlator, shop)
+    # The model that was skipped because of the test is no trouble of its own.
+    (below,) = correlator.wait_for(
+        "a consequence is under its root", lambda: correlator.ask(f"incidents/{incident['id']}")["children"]
+    )
+    consequence = correlator.ask(f"incidents/{below}")
+    assert (consequence["kind"], consequence["test_run"]["job"]["name"]) == ("run", "model.shop.revenue")
+    # What the test writes for itself is not what it tests.
+    assert {one["urn"] for one in incident["impact"]["affected"]} == set()

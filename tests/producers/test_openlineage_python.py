@@ -16,7 +16,7 @@ PYTHON = Path(sys.executable).parent
 
 
 def told(page: Page, heading: str, directory: Path) -> tuple[str, str]:
-    """The commands under a heading, with names of their own: which warehouse they told of, and the run that is to blame."""
+    """Type the commands under a heading, with names of their own: the warehouse that they tell of, and the bad run."""
     warehouse = f"postgres://{uuid4().hex}:5432"
     page.write_files(directory)
     done = run(page.commands(heading), directory, PYTHON, WAREHOUSE=warehouse, JOBS="shop")

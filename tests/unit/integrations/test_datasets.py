@@ -77,6 +77,13 @@ def test_what_has_no_name_of_its_own_is_called_by_datasource_and_asset(asset: An
     assert dataset_name(asset, {}) == ("warehouse", "my asset")
 
 
+def test_a_schema_that_was_not_given_may_be_an_object_that_says_so() -> None:
+    asset = table("postgresql://db/shop", "orders")
+    asset.schema_name = object()
+
+    assert dataset_name(asset, {}).name == "shop.public.orders"
+
+
 def test_no_password_gets_into_a_name() -> None:
     for url in ("postgresql://me:secret@db/shop", "snowflake://me:secret@acc/d/s", "trino://me:secret@t/c/s"):
         assert "secret" not in str(dataset_name(table(url, "orders"), {}))

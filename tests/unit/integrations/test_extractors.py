@@ -129,7 +129,7 @@ def test_a_failed_expectation_tells_column_severity_counts_and_share() -> None:
         "email",
         "error",
     )
-    assert (told.actual, told.unexpectedCount) == ("3 unexpected of 200", 3)
+    assert (told.expected, told.actual, told.unexpectedCount) == ("0 unexpected", "3 unexpected of 200", 3)
     assert told.message == "3 unexpected of 200 (1.5 %)"
     assert "x@y.z" not in Serde.to_json(told)
 

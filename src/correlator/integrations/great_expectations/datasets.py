@@ -87,8 +87,10 @@ def _path_of(asset: Any, batch_spec: Mapping[str, Any]) -> str | None:
 
 
 def _table_name(asset: Any, engine: Any) -> DatasetName:
-    said = [getattr(asset, "schema_name", None), asset.table_name]
-    parts = tuple(part for one in said if one for part in _identifiers(str(one)))
+    schema = getattr(asset, "schema_name", None)
+    # A schema that was not given may also be an object that says so.
+    said = [schema if isinstance(schema, str) else "", str(asset.table_name)]
+    parts = tuple(part for one in said for part in _identifiers(one))
     table = _Table(engine.url, parts, getattr(engine.dialect, "default_schema_name", None))
     rule = _RULES.get(engine.url.get_backend_name())
     if rule is None:

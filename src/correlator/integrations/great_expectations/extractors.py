@@ -130,12 +130,17 @@ def _assertion(result: Any, template: Mapping[str, Any]) -> Assertion:
         column=None if column is None else str(column),
         severity=_severity(getattr(config, "severity", None)),
         description=_description(config),
-        expected=_short(", ".join(f"{name}={_text(value)}" for name, value in arguments.items())) or None,
+        expected=_expected(arguments, observed),
         actual=_actual(observed),
         params={name: _plain(value) for name, value in parameters.items()},
         message=broken if broken is not None else _failure(observed, is_passed=bool(result.success)),
         unexpectedCount=_whole(observed.get("unexpected_count")),
     )
+
+
+def _expected(arguments: Mapping[str, Any], observed: Mapping[str, Any]) -> str | None:
+    said = ", ".join(f"{name}={_text(value)}" for name, value in arguments.items())
+    return _short(said) or (None if observed.get("unexpected_count") is None else "0 unexpected")
 
 
 def _is_parameter(value: Any) -> bool:
