@@ -1,11 +1,16 @@
 """One Correlator for all tests of a process, and a warehouse for each of them."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.producers.correlators import Correlator, correlator_up
+from tests.producers.pages import NOT_COUNTED
 from tests.producers.warehouse import Warehouse, warehouse
+
+# Before anything imports Great Expectations, which would ask only then.
+os.environ.update(NOT_COUNTED)
 
 
 @pytest.fixture(scope="session")

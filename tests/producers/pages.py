@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 DIRECTORY: Final = Path(__file__).parents[2] / "docs" / "producers"
 PATIENCE: Final = 600
 
-_NOT_COUNTED: Final = {
+NOT_COUNTED: Final = {
     "DO_NOT_TRACK": "1",
     "GX_ANALYTICS_ENABLED": "false",
     "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
@@ -108,7 +108,7 @@ def run(
         text=True,
         timeout=PATIENCE,
         cwd=directory,
-        env=inherited | _NOT_COUNTED | {"PATH": path, "HOME": str(directory)} | environment,
+        env=inherited | NOT_COUNTED | {"PATH": path, "HOME": str(directory)} | environment,
     )
     assert not check or done.returncode == 0, f"{commands}\n{done.stdout}\n{done.stderr}"
     return done

@@ -66,7 +66,6 @@ def backend() -> Iterator[Backend]:
 def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENLINEAGE_PARENT_ID", "OPENLINEAGE_ROOT_PARENT_ID"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("GX_ANALYTICS_ENABLED", "false")
 
 
 @pytest.fixture
