@@ -54,16 +54,17 @@ class Correlator:
     # Questions that several tests ask
 
     def incident(self, urn: str, test: str, column: str = "") -> Json:
-        """The open incident of a test, with all that is known of it."""
+        """The open incident of a test, when its cause is known: events come one by one, the result perhaps first."""
 
         def found() -> Json:
             answer = self.ask("incidents", dataset=urn, status="open") or {"items": []}
             for item in answer["items"]:
                 if item["test"] is not None and (item["test"]["name"], item["test"]["column"]) == (test, column):
-                    return self.ask(f"incidents/{item['id']}")
+                    told = self.ask(f"incidents/{item['id']}")
+                    return told if told["cause"] is not None else None
             return None
 
-        return self.wait_for(f"{test} of {column} on {urn} is an incident", found)
+        return self.wait_for(f"{test} of {column} on {urn} is an incident with a cause", found)
 
     def run(self, run_id: str) -> Json:
         """What is known of a run; None for nothing."""
