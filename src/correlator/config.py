@@ -223,6 +223,10 @@ class ServerSettings(AlertSettings, ListenSettings):
     commit_timeout: Annotated[
         Seconds, About(TIME, "How long a commit may take; then the database is taken to hang, and the answer is 503.")
     ] = 20.0
+    session_lifetime: Annotated[
+        Seconds, About(TIME, "How long a browser stays signed in, if its key lasts that long.")
+    ] = 604_800.0
+
     query_connections: Annotated[
         int, About(whole(1), "Connections to the database for questions, in each worker; so many are answered at once.")
     ] = 4

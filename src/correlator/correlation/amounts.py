@@ -1,52 +1,79 @@
-"""How much runs wrote, and how long they took, against what is usual for them."""
+"""How much was written into a dataset, write by write, and what is usual: the points and the band of a plot."""
 
-from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any, Final
+from uuid import UUID
 
-from correlator.correlation.case import Case
-from correlator.correlation.findings import Findings, Pair
-from correlator.correlation.history import Run, Version
-from correlator.correlation.past import JobPast, PastRun
-from correlator.correlation.usual import Oddity, oddity
+import msgspec
+import psycopg
+from msgspec import Meta
 
+from correlator.correlation.called import JobName
+from correlator.correlation.history import History
+from correlator.correlation.usual import Sample, band
+from correlator.rulebook.identity import dataset_key
 
-def find_amounts(case: Case, one: Findings) -> None:
-    """How much it wrote, and how long it took."""
-    past = case.pasts[one.run.job_id]
-    well = None if one.baseline is None else one.baseline.ended_at
-    moment = one.run.last_moment
-    for version in case.bad.written[one.run.id]:
-        for word, amount, before in (
-            ("rows", version.row_count, past.rows_before(version.dataset, moment, well)),
-            ("bytes", version.byte_size, past.bytes_before(version.dataset, moment, well)),
-        ):
-            if amount is None:
-                continue
-            one.said["amount"].add(version.dataset)
-            odd = oddity(version.at, float(amount), before)
-            if odd is not None and odd.strength and version.dataset not in one.volumes:
-                one.volumes[version.dataset] = (word, odd)
-    if one.run.ended_at is not None:
-        seconds = (one.run.ended_at - one.run.started_at).total_seconds()
-        odd = oddity(one.run.ended_at, seconds, past.durations_before(one.run.ended_at))
-        one.duration = odd if odd is not None and odd.strength else None
+USUAL_WRITES: Final = 60
 
 
-def find_between(case: Case, pair: Pair) -> None:
-    """What was odd about earlier runs, where the last is not."""
-    one, before = pair.found, pair.before
-    for version in case.bad.written[one.run.id]:
-        if version.dataset in one.volumes:
-            continue
-        odd = next(odd_between(case.pasts[one.run.job_id], version, before, one.run), None)
-        if odd is not None:
-            one.between[version.dataset] = odd
+class Amount(msgspec.Struct, frozen=True):
+    """One write."""
+
+    at: datetime
+    rows: int | None
+    bytes: int | None
+    run_id: str
+    job: JobName
 
 
-def odd_between(past: JobPast, version: Version, baseline: PastRun, last: Run) -> Iterator[tuple[PastRun, Oddity]]:
-    """The odd runs of a job after one of its runs and up to another, the first one first."""
-    written = past.written.get(version.dataset, ())
-    for run, rows, _ in sorted(written, key=lambda one: (one[0].ended_at, one[0].id)):
-        if baseline.ended_at < run.ended_at <= last.last_moment and rows is not None and run.state == "COMPLETE":
-            odd = oddity(run.ended_at, float(rows), past.rows_before(version.dataset, run.ended_at, baseline.ended_at))
-            if odd is not None and odd.strength:
-                yield run, odd
+class Usual(msgspec.Struct, frozen=True):
+    """What an amount was before the last one: beyond low and high it is odd."""
+
+    low: float
+    middle: float
+    high: float
+
+
+class Amounts(msgspec.Struct, frozen=True):
+    items: Annotated[list[Amount], Meta(description="The oldest first.")]
+    usual_rows: Annotated[Usual | None, Meta(description="Null where too few writes say how many rows they had.")]
+    usual_bytes: Usual | None
+
+
+def amounts(
+    connection: psycopg.Connection[Any], urn: str, *, until: datetime | None = None, limit: int = USUAL_WRITES
+) -> Amounts:
+    """The last writes up to a moment, under any of the dataset's names."""
+    history = History(connection)
+    dataset = UUID(bytes=dataset_key(urn))
+    of_class = history.classes([dataset])[dataset]
+    rows = history.rows(_WRITES, history.members([of_class])[of_class], until, until, limit, limit)
+    items = [
+        Amount(at, row_count, byte_size, run_id, JobName(namespace, name))
+        for at, row_count, byte_size, run_id, namespace, name in reversed(rows)
+    ]
+    return Amounts(
+        items,
+        _usual([Sample.of(one.at, float(one.rows)) for one in items[:-1] if one.rows is not None]),
+        _usual([Sample.of(one.at, float(one.bytes)) for one in items[:-1] if one.bytes is not None]),
+    )
+
+
+def _usual(before: list[Sample]) -> Usual | None:
+    found = band(before)
+    return None if found is None else Usual(*found)
+
+
+# The end of one index range for each name.
+_WRITES: Final = """
+SELECT written.used_at, written.row_count, written.byte_size, run.run_id, run.job_namespace, run.job_name
+FROM unnest(%s::uuid[]) AS member (id)
+CROSS JOIN LATERAL (
+    SELECT * FROM {s}.lineage_edges AS edge
+    WHERE edge.dataset_id = member.id AND edge.edge_type = 'output' AND edge.used_at IS NOT NULL
+      AND (%s::timestamptz IS NULL OR edge.used_at <= %s::timestamptz)
+    ORDER BY edge.used_at DESC LIMIT %s
+) AS written
+JOIN {s}.job_runs AS run ON run.id = written.job_run_id
+ORDER BY written.used_at DESC, run.id LIMIT %s
+"""

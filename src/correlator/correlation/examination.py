@@ -3,11 +3,11 @@
 from typing import Final
 from uuid import UUID
 
-from correlator.correlation.amounts import find_amounts, find_between
 from correlator.correlation.case import Case
 from correlator.correlation.contents import find_changes_of_contents, find_changes_of_sources, find_unchanged
 from correlator.correlation.findings import Findings, Pair
 from correlator.correlation.history import Run
+from correlator.correlation.odd_amounts import find_amounts, find_between
 from correlator.correlation.past import PastRun
 from correlator.correlation.set_up import (
     find_changes_of_inputs,

@@ -19,8 +19,11 @@ from correlator.correlation.incident_detail import Kind, RunTold
 from correlator.correlation.incidents import Incident, explained
 from correlator.correlation.life import Status, standings
 from correlator.correlation.owners import first_owner, owners_of_datasets, owners_of_jobs
+from correlator.correlation.phrases import first_line
 from correlator.correlation.summaries import CauseTold, named_cause
 from correlator.rulebook.identity import dataset_key
+
+MOST_TICKS: Final = 20
 
 Sort: TypeAlias = Literal["-opened_at", "opened_at", "-last_failed_at", "last_failed_at"]
 
@@ -52,11 +55,20 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a name or of a message."""
     roots: bool = False
     """Only those that are no consequence of another."""
+    root: UUID | None = None
+    """Only the consequences of this one."""
 
 
 class CheckName(msgspec.Struct, frozen=True):
     name: str
     column: str
+
+
+class Tick(msgspec.Struct, frozen=True, array_like=True):
+    """One result of a test, or one run of a job, in the line of those before it."""
+
+    at: datetime
+    status: Annotated[str, Meta(description="`pass`, `fail`, `warn` or `skip`; of a run its state.")]
 
 
 class IncidentItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +85,13 @@ class IncidentItem(msgspec.Struct, frozen=True, kw_only=True):
     dataset: DatasetName | None
     test: CheckName | None
     test_run: RunTold
+    message: Annotated[str, Meta(description="What was said when it failed first; empty if nothing was.")]
+    expected: str
+    actual: str
+    history: Annotated[
+        list[Tick],
+        Meta(description=f"The last {MOST_TICKS} results of the test, or runs of the job, the oldest first."),
+    ]
     cause: Annotated[CauseTold | None, Meta(description="The run that wrote what failed first.")]
     named_cause: Annotated[
         str | None, Meta(description="The first of the candidates in one line; only where `causes` asks for it.")
@@ -127,6 +146,8 @@ def _items(history: History, incidents: Sequence[Incident], *, causes: bool) -> 
     ids = [one.id for one in incidents]
     children = dict(history.rows(_CHILDREN, ids))
     tests = {id_: CheckName(name, column) for id_, name, column in history.rows(_TESTS, ids)}
+    said = {id_: words for id_, *words in history.rows(_SAID, ids)}
+    ticks = _ticks(history, incidents)
     found = []
     for one in incidents:
         of_class = None if one.dataset_id is None else classes[one.dataset_id]
@@ -147,12 +168,26 @@ def _items(history: History, incidents: Sequence[Incident], *, causes: bool) -> 
                 dataset=None if of_class is None else names.get(of_class),
                 test=tests.get(one.id),
                 test_run=RunTold(run.run_id, JobName(run.namespace, run.name)),
+                message=first_line(said[one.id][0] if one.id in said else run.error_message or ""),
+                expected=said[one.id][1] if one.id in said else "",
+                actual=said[one.id][2] if one.id in said else "",
+                history=ticks[one.subject_id],
                 cause=direct.get(one.id),
                 named_cause=named_cause(explained(history, one), run) if causes else None,
                 root_id=one.root_id,
                 children=children.get(one.id, 0),
             )
         )
+    return found
+
+
+def _ticks(history: History, incidents: Sequence[Incident]) -> dict[UUID, list[Tick]]:
+    """How each test or job did lately."""
+    found: dict[UUID, list[Tick]] = {one.subject_id: [] for one in incidents}
+    for kind, query in (("test", _RESULTS_BEFORE), ("run", _RUNS_BEFORE)):
+        subjects = list({one.subject_id for one in incidents if one.kind == kind})
+        for subject, at, status in history.rows(query, subjects, *[MOST_TICKS] * query.count("LIMIT %s")):
+            found[subject].append(Tick(at, status))
     return found
 
 
@@ -294,7 +329,8 @@ EXISTS (
     WHERE said.subject_id = coalesce(incident.test_id, incident.job_id) AND said.kind = 'acknowledge'
       AND failure.incident_id = incident.id AND NOT EXISTS (
           SELECT FROM kept.incident_actions AS later JOIN failures AS again ON again.id = later.failure_id
-          WHERE later.subject_id = said.subject_id AND later.kind = 'reopen' AND later.id > said.id
+          WHERE later.subject_id = said.subject_id AND later.kind IN ('reopen', 'unacknowledge')
+            AND later.id > said.id
             AND again.incident_id = incident.id
       )
 )
@@ -312,7 +348,7 @@ _BY_STATUS: Final = {
 
 _ASSIGNED: Final = """
 (SELECT said.assignee FROM kept.incident_actions AS said JOIN failures AS failure ON failure.id = said.failure_id
- WHERE said.subject_id = coalesce(incident.test_id, incident.job_id) AND said.kind = 'assign'
+ WHERE said.subject_id = coalesce(incident.test_id, incident.job_id) AND said.kind IN ('assign', 'unassign')
    AND failure.incident_id = incident.id ORDER BY said.id DESC LIMIT 1) = %(assignee)s
 """
 # As `owners` has it: what the dataset says, by any of its names, else the jobs that write it, else the job itself.
@@ -406,6 +442,8 @@ def _conditions(history: History, filters: Filters) -> tuple[list[str], dict[str
         add(_SAYS, text=_part(filters.text))
     if filters.roots:
         add("incident.root_id IS NULL")
+    if filters.root is not None:
+        add("incident.root_id = %(root)s", root=filters.root)
     ignored = Ignored.load(history.connection)
     if ignored:
         add(_NOT_IGNORED, **ignored.parameters)
@@ -422,6 +460,39 @@ _TESTS: Final = """
 SELECT incident.id, test.test_name, test.column_name
 FROM {s}.incidents AS incident JOIN {s}.data_tests AS test ON test.id = incident.test_id
 WHERE incident.id = ANY (%s::uuid[])
+"""
+_SAID: Final = """
+SELECT incident.id, coalesce(nullif(said.message, ''), nullif(run.error_message, ''), nullif(said.description, ''), ''),
+       said.expected, said.actual
+FROM {s}.incidents AS incident JOIN {s}.job_runs AS run ON run.id = incident.job_run_id
+-- One by one: joined as a whole the view would be read as a whole.
+CROSS JOIN LATERAL (
+    SELECT message, description, expected, actual FROM {s}.standing_results AS result
+    WHERE result.test_id = incident.test_id AND result.job_run_id = incident.job_run_id LIMIT 1
+) AS said
+WHERE incident.id = ANY (%s::uuid[]) AND incident.kind = 'test'
+"""
+# The ends of two index ranges for each test, and of one for each job.
+_RESULTS_BEFORE: Final = """
+SELECT asked.test_id, lately.event_time, lately.status FROM unnest(%s::uuid[]) AS asked (test_id)
+CROSS JOIN LATERAL (
+    SELECT event_time, status FROM (
+        (SELECT event_time, status FROM {s}.test_results
+         WHERE test_id = asked.test_id AND dataset_id IS NOT NULL ORDER BY event_time DESC, job_run_id DESC LIMIT %s)
+        UNION ALL
+        (SELECT event_time, status FROM {s}.implied_results
+         WHERE test_id = asked.test_id ORDER BY event_time DESC, job_run_id DESC LIMIT %s)
+    ) AS either ORDER BY event_time DESC LIMIT %s
+) AS lately
+ORDER BY asked.test_id, lately.event_time
+"""
+_RUNS_BEFORE: Final = """
+SELECT asked.job_id, lately.started_at, lately.current_state FROM unnest(%s::uuid[]) AS asked (job_id)
+CROSS JOIN LATERAL (
+    SELECT started_at, current_state FROM {s}.job_runs
+    WHERE job_id = asked.job_id ORDER BY started_at DESC, id DESC LIMIT %s
+) AS lately
+ORDER BY asked.job_id, lately.started_at
 """
 _TIMED: Final = """
 SELECT incident.opened_at, (

@@ -21,11 +21,14 @@ from correlator.store.alert_watch import see
 from correlator.store.merge import lock_merges
 
 Status: TypeAlias = Literal["open", "acknowledged", "muted", "resolved"]
-ActionKind: TypeAlias = Literal["acknowledge", "assign", "mute", "unmute", "resolve", "reopen", "comment"]
+ActionKind: TypeAlias = Literal[
+    "acknowledge", "unacknowledge", "assign", "unassign", "mute", "unmute", "resolve", "reopen", "comment"
+]
 Reason: TypeAlias = Literal["fixed", "expected", "false_alarm", "not_worth_fixing", "duplicate", "other"]
 
 LONGEST_NOTE: Final = 10_000
 LONGEST_NAME: Final = 200
+_OF_WHAT_LASTS: Final = ("acknowledge", "unacknowledge", "assign", "unassign", "resolve")
 
 
 class UnknownIncidentError(Exception):
@@ -151,9 +154,9 @@ def _standing(incident: Incident, words: Sequence[Said], muted: Said | None) -> 
         match said.kind:
             case "acknowledge":
                 acknowledged = acknowledged or said
-            case "reopen":
+            case "reopen" | "unacknowledge":
                 acknowledged = None
-            case "assign":
+            case "assign" | "unassign":
                 assignee = said.assignee
     status: Status = "open"
     if incident.resolved_at is not None:
@@ -202,13 +205,17 @@ def _check(action: Action, now: datetime) -> None:
 
 def _refuse(action: Action, incident: Incident, standing: Standing) -> None:
     """What makes no sense now."""
-    if incident.resolved_at is not None and action.kind in ("acknowledge", "assign", "resolve"):
+    if incident.resolved_at is not None and action.kind in _OF_WHAT_LASTS:
         by = "a later pass" if incident.resolved_by == "pass" else "a person"
         raise SenselessActionError(f"It is resolved already, by {by}, since {_time(incident.resolved_at)}.")
     match action.kind:
         case "acknowledge" if standing.acknowledged is not None:
             said = standing.acknowledged
             raise SenselessActionError(f"It is acknowledged already, by {said.actor} at {_time(said.at)}.")
+        case "unacknowledge" if standing.acknowledged is None:
+            raise SenselessActionError("It is not acknowledged.")
+        case "unassign" if standing.assignee is None:
+            raise SenselessActionError("It is assigned to nobody.")
         case "assign" if standing.assignee == action.assignee:
             raise SenselessActionError(f"It is assigned to {action.assignee} already.")
         case "mute" if standing.muted is not None and standing.muted.until == action.until:

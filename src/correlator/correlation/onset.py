@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from correlator.correlation.amounts import odd_between
 from correlator.correlation.candidates import Candidate
 from correlator.correlation.case import Case
 from correlator.correlation.changes import CODE, code_changes, setting_changes
 from correlator.correlation.findings import Findings
+from correlator.correlation.odd_amounts import odd_between
 from correlator.correlation.past import PastRun, facets_at, run_facets
 
 

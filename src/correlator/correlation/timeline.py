@@ -72,7 +72,9 @@ def _mentions(history: History, incident: Incident) -> Iterator[Moment]:
 def _word(one: Said) -> Moment:
     words: Mapping[str, str] = {
         "acknowledge": f"{one.actor} acknowledged it",
+        "unacknowledge": f"{one.actor} took the acknowledgement back",
         "assign": f"{one.actor} assigned it to {one.assignee}",
+        "unassign": f"{one.actor} assigned it to nobody",
         "mute": f"{one.actor} muted it until {one.until:%Y-%m-%d %H:%M} UTC" if one.until else "",
         "unmute": f"{one.actor} took the mute back",
         "resolve": f"{one.actor} resolved it: {(one.reason or '').replace('_', ' ')}",

@@ -75,6 +75,16 @@ def oddity(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | No
     return Oddity(amount, math.exp(usual.middle) - 1, min(scores, key=abs) if is_odd else 0.0)
 
 
+def band(before: Sequence[Sample]) -> tuple[float, float, float] | None:
+    """Between which amounts nothing is odd, and the middle of them."""
+    if len(before) < _FEWEST:
+        return None
+    usual = _Usual.of([sample.log for sample in before])
+    reach = max(_ODD_SCORE * usual.spread, _ODD_RATIO)
+    low, high = (math.exp(usual.middle + side * reach) - 1 for side in (-1, 1))
+    return max(0.0, low), math.exp(usual.middle) - 1, high
+
+
 def _as_of_hour(hour: int, before: Sequence[Sample]) -> Sequence[Sample]:
     """Where there are several a day, each as it would be at this hour: a night is no quiet noon."""
     by_hour: dict[int, list[float]] = {}

@@ -47,17 +47,21 @@ from correlator.http.problems import (
 )
 from correlator.http.problems import response as problem_response
 from correlator.http.request_log import Log
+from correlator.http.session_cookie import is_of_this_site, key_in
 from correlator.key_scopes import Scope as KeyScope
 
 CLIENT_GONE: Final = 499
 """In log and metrics, as nginx has it: the client went away, nobody was answered."""
 _OTHER = "other"
+_PAGES = "pages"
 _NO_CONTENT = 204
 _SERVER_ERROR = 500
 _NOSNIFF: Final[Header] = (b"x-content-type-options", b"nosniff")
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 Lifespan = Callable[[], AbstractAsyncContextManager[None]]
+Page = Callable[[Request], Response | None]
+"""What stands at a path for people, if anything does."""
 Reply = Callable[[int, list[Header], bytes], None]
 """Writes an answer: its status, its headers, its body."""
 
@@ -147,6 +151,7 @@ class Edge:
         cors_origins: Sequence[str] = (),
         is_for_this_machine: bool = False,
         rest: Rest | None = None,
+        page: Page | None = None,
         lifespan: Lifespan | None = None,
     ) -> None:
         self._routes = routes
@@ -160,6 +165,7 @@ class Edge:
         self._is_for_this_machine = is_for_this_machine
         self._named_hosts = frozenset(_host_of(origin.partition("://")[2].lower().encode()) for origin in cors_origins)
         self._rest = rest
+        self._page = page
         self._lifespan = lifespan
         self._ids = CorrelationIds()
 
@@ -264,18 +270,36 @@ class Edge:
 
     def _authenticate(self, request: Request, scope: KeyScope) -> None:
         headers = request.headers
-        caller = self._keys.authenticate(headers.get(b"authorization"), headers.get(b"x-api-key"))
+        authorization, x_api_key = headers.get(b"authorization"), headers.get(b"x-api-key")
+        # Programs send events, and they bring their keys: a cookie is for people.
+        if authorization is None and x_api_key is None and scope != "ingest" and b"cookie" in headers:
+            x_api_key = self._key_of_session(request)
+        caller = self._keys.authenticate(authorization, x_api_key)
         if isinstance(caller, Refusal):
-            raise _refused(caller)
+            raise refused(caller)
         request.caller = caller
         if caller.key_id is None and self._is_for_this_machine:
             self._check_host(request)
         if scope not in caller.scopes:
             refusal = permit(caller, scope)
             if refusal is not None:
-                raise _refused(refusal)
+                raise refused(refusal)
         # Whoever has sent too much already is told so before the next body is read.
         self._limits.refuse_spent(request)
+
+    def _key_of_session(self, request: Request) -> bytes | None:
+        """Of somebody who is signed in. The browser sends it by itself, so a page of ours must have asked."""
+        key = key_in(request)
+        if key is None or request.method in _READING_METHODS or is_of_this_site(request):
+            return key
+        origin = request.headers.get(b"origin")
+        if origin is not None and self._cors is not None and self._cors.names(origin):
+            return key
+        raise HttpProblem(
+            FORBIDDEN,
+            "A browser that is signed in may write from a page of this server only, and it does not say that it does. "
+            "Behind a proxy that changes the Host header, name the address of the pages in cors_origins.",
+        )
 
     def _check_host(self, request: Request) -> None:
         """Who may be anybody has to call the server by a name of this machine.
@@ -323,6 +347,10 @@ class Edge:
 
     async def _serve_rest(self, scope: Scope, request: Request, send: Send) -> Response | int:
         """An answer, or the status of one that the other application has already sent."""
+        page = None if self._page is None else self._page(request)
+        if page is not None:
+            scope.setdefault("state", {})["endpoint"] = _PAGES
+            return page
         rest = self._rest
         if rest is None:
             raise _nothing_here(request)
@@ -444,6 +472,9 @@ class Cors:
         self._allows_all = "*" in origins
         self._origins = frozenset(origin.lower().encode() for origin in origins)
 
+    def names(self, origin: bytes) -> bool:
+        return origin.lower() in self._origins
+
     def allows(self, origin: bytes) -> bool:
         return self._allows_all or origin.lower() in self._origins
 
@@ -490,7 +521,7 @@ async def _nothing_more() -> Message:
     return {"type": "http.disconnect"}
 
 
-def _refused(refusal: Refusal) -> HttpProblem:
+def refused(refusal: Refusal) -> HttpProblem:
     return HttpProblem(
         kind_for(refusal.status), refusal.detail, members={"reason": refusal.reason}, headers=refusal.headers
     )

@@ -31,7 +31,9 @@ from correlator.server.ingest import Ingest
 from correlator.server.metrics import Metrics, restarts_of_embedded
 from correlator.server.openapi import document
 from correlator.server.pipeline_figures import pipeline_figures, pipeline_health
+from correlator.server.sessions import Sessions
 from correlator.server.shared_figures import PUBLISH_SECONDS, SharedFigures
+from correlator.server.user_interface import UserInterface
 from correlator.store.database import Database
 
 _PATIENCE_SECONDS: Final = 3.0
@@ -102,8 +104,12 @@ class App:
             max_batch_events=settings.max_batch_events,
         )
         self._watch()
+        pages = UserInterface()
+        routes = self._routes(settings, ingest, door)
+        Sessions(settings, keys, bodies).add_to(routes)
+        pages.add_to(routes)
         self.edge = Edge(
-            self._routes(settings, ingest, door),
+            routes,
             keys=keys,
             budget=self._budget,
             limits=limits,
@@ -113,6 +119,7 @@ class App:
             cors_origins=settings.cors_origins,
             is_for_this_machine=not settings.insecure,
             rest=door.rest,
+            page=pages.page,
             lifespan=self._lifespan,
         )
 

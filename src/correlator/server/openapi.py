@@ -4,16 +4,20 @@ It promises no more and no less than what is answered: the tests send it thousan
 answer against it.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from correlator import __version__
 from correlator.config import ServerSettings
 from correlator.http import correlation_id, problems
 from correlator.server import answers
 from correlator.server.api.catalogue import OPERATIONS, TAGS
 from correlator.server.api.operations import Nothing, Operation
+from correlator.server.sessions import PATH as SESSION_PATH
+from correlator.server.sessions import Session, SignIn
 from correlator.setting_kinds import show_duration, show_size
 
 Node = dict[str, Any]
@@ -39,6 +43,8 @@ _STRUCTS: Final = (
     answers.InvalidEvent,
     answers.InvalidEvents,
     answers.BrokenRunCycle,
+    Session,
+    SignIn,
 )
 _REFUSALS_OF_INGEST: Final = (400, 401, 403, 408, 413, 415, 429, 431, 500, 503)
 _KINDS_BY_STATUS: Final = {
@@ -73,6 +79,7 @@ def document(settings: ServerSettings, version: str) -> Node:
             "/ready": {"get": _probe("ready", "Can events be stored now?", answers.Ready, 503)},
             "/health": {"get": _probe("health", "How is the server?", answers.Health, 503)},
             "/metrics": {"get": _text("metrics", "Figures for Prometheus, text format 0.0.4.", "text/plain")},
+            SESSION_PATH: _session(),
             "/openapi.json": {"get": _own_document()},
             "/docs": {"get": _text("docs", "This document as a page for people.", "text/html")},
         },
@@ -246,6 +253,32 @@ def _probe(name: str, summary: str, answer: type[msgspec.Struct], *refusals: int
     return _get(name, summary, _json("Yes.", answer), *refusals)
 
 
+def _session() -> Node:
+    headers = {**_refer_headers(), "Set-Cookie": {"description": "The session.", "schema": {"type": "string"}}}
+    refusals = (400, 401, 403, 408, 413, 415, 422, 503)
+    body = {"application/json": {"schema": _ref("SignIn"), "example": {"key": "corr_…"}}}
+    shown = _probe("getSession", "Who is signed in with this browser?", Session)
+    signed_in = _get("signIn", "Sign in with a key.", _json("You are signed in.", Session), *refusals)
+    signed_out = _get("signOut", "Sign out.", {"description": ""}, 403)
+    gone = {"204": {"description": "Nobody is signed in.", "headers": headers}}
+    return {
+        "get": shown,
+        "post": {
+            **signed_in,
+            "description": (
+                "The key is kept in a cookie that scripts cannot read and that other sites cannot have sent; it is "
+                "taken where a key may read, act or administer, from pages of this server only."
+            ),
+            "security": [{}],
+            "requestBody": {"required": True, "description": "", "content": body},
+        },
+        "delete": {
+            **signed_out,
+            "responses": {**gone, **{k: v for k, v in signed_out["responses"].items() if k != "200"}},
+        },
+    }
+
+
 def _own_document() -> Node:
     content = {"application/json": {"schema": {"type": "object"}}}
     return _get("openapi", "This document.", {"description": "OpenAPI 3.1.", "content": content})
@@ -344,6 +377,11 @@ def _schemas() -> Node:
     return {**_EVENT_SCHEMAS, **dict(sorted(components.items()))}
 
 
+def main() -> None:
+    """Print the document of a server as it comes: the pages' types are made from it, without a running server."""
+    sys.stdout.write(msgspec.json.encode(document(ServerSettings(), __version__)).decode() + "\n")
+
+
 _BATCH: Final[Node] = {"type": "array", "items": _ref("Event")}
 # As Python sees it: the separators from U+001C on, and U+0085, are white space too.
 _NAME: Final[Node] = {"type": "string", "pattern": "[^\\s\\u001c-\\u001f\\u0085]"}
@@ -433,3 +471,7 @@ _EVENT_SCHEMAS: Final[Node] = {
         },
     },
 }
+
+
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from correlator.correlation.amounts import USUAL_WRITES, Amounts, amounts
 from correlator.correlation.datasets import (
     DatasetBrief,
     DatasetDetail,
@@ -14,7 +15,7 @@ from correlator.correlation.datasets import (
 )
 from correlator.server.answers import Moment
 from correlator.server.api.jobs import Words
-from correlator.server.api.operations import Asked, Operation, missing
+from correlator.server.api.operations import LONGEST_LIST, Asked, Operation, missing
 from correlator.server.api.pages import NextCursor, Page, after, cursor_of, cut
 from correlator.server.api.questions import Connection
 from correlator.store.ledger import facts_as_of
@@ -57,7 +58,35 @@ def _dataset(connection: Connection, asked: Asked) -> DatasetAnswer:
     return DatasetAnswer(as_of, found)
 
 
+class AmountsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    until: Annotated[Moment | None, Meta(description="Written then or before.")] = None
+    limit: Annotated[int, Meta(ge=1, le=LONGEST_LIST, description="The most writes.")] = USUAL_WRITES
+
+
+class AmountsAnswer(Struct, frozen=True):
+    facts_as_of: Moment
+    amounts: Amounts
+
+
+def _amounts(connection: Connection, asked: Asked) -> AmountsAnswer:
+    query: AmountsQuery = asked.query
+    as_of = facts_as_of(connection)
+    return AmountsAnswer(as_of, amounts(connection, asked.path["urn"], until=query.until, limit=query.limit))
+
+
 OPERATIONS: Final = (
+    Operation(
+        method="GET",
+        path="/api/v1/datasets/{urn:path}/amounts",
+        name="getAmounts",
+        tag="catalogue",
+        summary="How many rows and bytes were written into a dataset, write by write, and what is usual.",
+        description="Of a dataset that nobody is known to write there are none.",
+        scope="read",
+        query=AmountsQuery,
+        answer=_amounts,
+        answers=AmountsAnswer,
+    ),
     Operation(
         method="GET",
         path="/api/v1/datasets",

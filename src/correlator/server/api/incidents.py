@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from correlator.correlation.history import History
+from correlator.correlation.incident_briefs import MOST_BRIEFS, IncidentBrief, incident_briefs
 from correlator.correlation.incident_detail import IncidentDetail, Kind, incident_detail
 from correlator.correlation.incident_list import (
     Counts,
@@ -59,6 +60,7 @@ class IncidentsQuery(Page, frozen=True, forbid_unknown_fields=True, kw_only=True
     until: Annotated[Moment | None, Meta(description="Opened before.")] = None
     q: Annotated[str | None, Meta(description="A part of a name or of a message.")] = None
     roots: Annotated[bool, Meta(description="Without those that are consequences of others.")] = False
+    root: Annotated[UUID | None, Meta(description="Only the consequences of this one.")] = None
     sort: Sort = "-opened_at"
     causes: Annotated[
         bool, Meta(description="Name the cause of each in one line: that takes as long as so many pages of incidents.")
@@ -79,6 +81,7 @@ class IncidentsQuery(Page, frozen=True, forbid_unknown_fields=True, kw_only=True
             until=self.until,
             text=self.q,
             roots=self.roots,
+            root=self.root,
         )
 
 
@@ -91,6 +94,17 @@ class Incidents(Struct, frozen=True):
 class CountsAnswer(Struct, frozen=True):
     facts_as_of: Moment
     counts: Counts
+
+
+class BriefsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    ids: Annotated[
+        str, Meta(min_length=1, max_length=40 * MOST_BRIEFS, description=f"Up to {MOST_BRIEFS}, with commas between.")
+    ]
+
+
+class Briefs(Struct, frozen=True):
+    facts_as_of: Moment
+    items: Annotated[list[IncidentBrief], Meta(description="Of those that there are.")]
 
 
 class StatisticsQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -144,6 +158,18 @@ def _counts(connection: Connection, asked: Asked) -> CountsAnswer:
     query: IncidentsQuery = asked.query
     as_of = facts_as_of(connection)
     return CountsAnswer(as_of, incident_counts(connection, query.filters))
+
+
+def _briefs(connection: Connection, asked: Asked) -> Briefs:
+    query: BriefsQuery = asked.query
+    as_of = facts_as_of(connection)
+    try:
+        ids = [UUID(each) for each in query.ids.split(",")]
+    except ValueError:
+        raise invalid("ids: an id of an incident is a UUID; several have a comma between them.") from None
+    if len(ids) > MOST_BRIEFS:
+        raise invalid(f"ids: {len(ids)} are too many; {MOST_BRIEFS} can be asked for at once.")
+    return Briefs(as_of, incident_briefs(connection, ids))
 
 
 def _statistics(connection: Connection, asked: Asked) -> StatisticsAnswer:
@@ -226,6 +252,18 @@ OPERATIONS: Final = (
     ),
     Operation(
         method="GET",
+        path="/api/v1/incidents/briefs",
+        name="getIncidentBriefs",
+        tag="incidents",
+        summary="The cause of some incidents in one line each, and how many are hurt.",
+        description="What a list shows of each. It takes as long as so many pages of incidents: ask for a few.",
+        scope="read",
+        query=BriefsQuery,
+        answer=_briefs,
+        answers=Briefs,
+    ),
+    Operation(
+        method="GET",
         path="/api/v1/incidents/statistics",
         name="getIncidentStatistics",
         tag="incidents",
@@ -253,7 +291,7 @@ OPERATIONS: Final = (
         path="/api/v1/incidents/{id}/actions",
         name="actOnIncident",
         tag="incidents",
-        summary="Acknowledge, assign, mute, unmute, resolve, reopen, comment.",
+        summary="Acknowledge, assign, mute, resolve, comment; or take that back.",
         description="What makes no sense for the incident as it stands is answered 409.",
         scope="act",
         body=ActionBody,
