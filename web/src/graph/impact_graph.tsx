@@ -1,0 +1,1 @@
+export default function ImpactGraph(props: { urn: string; affected: string[]; atRisk: string[] }) { return <p>{props.urn}</p>; }

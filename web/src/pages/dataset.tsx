@@ -1,0 +1,1 @@
+export function Dataset() { return <p>Dataset</p>; }

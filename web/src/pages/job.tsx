@@ -1,0 +1,1 @@
+export function Job() { return <p>Job</p>; }

@@ -1,0 +1,1 @@
+export function Jobs() { return <p>Jobs</p>; }

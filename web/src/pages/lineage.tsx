@@ -1,0 +1,1 @@
+export function Lineage() { return <p>Lineage</p>; }

@@ -1,0 +1,1 @@
+export function Run() { return <p>Run</p>; }

@@ -1,0 +1,1 @@
+export function Settings() { return <p>Settings</p>; }
