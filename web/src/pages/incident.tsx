@@ -1,11 +1,11 @@
 // One screen that tells the story: which run broke it, what changed, who is hurt. Everything below is its proof.
 import { useQuery } from "@tanstack/react-query";
-import { Suspense, lazy, useState, type ReactNode } from "react";
+import { Suspense, lazy, useEffect, useRef, useState, type ReactNode } from "react";
 import { Link, useParams } from "react-router";
 import type { Schemas } from "../api/client";
 import { amounts, incident, job, run } from "../api/queries";
 import { AssignMenu, MuteMenu, ResolveMenu, useActions, useMay, type Deed } from "../components/actions";
-import { Badge, Breakable, Card, Crumbs, DatasetLink, Empty, JobLink, Owner, Problem, RunLink, Skeleton, State, Strength, Time } from "../components/basics";
+import { Badge, Breakable, Card, Crumbs, DatasetLink, JobLink, Owner, Problem, RunLink, Skeleton, State, Strength, Time } from "../components/basics";
 import { Diff } from "../components/diff";
 import { Plot } from "../components/plot";
 import { useKeys } from "../components/use_keys";
@@ -151,7 +151,7 @@ function Head({ one }: { one: Detail }) {
           {one.resolved_at && <span>over since <Time at={one.resolved_at} />, by {one.resolved_by === "pass" ? "a later pass" : "a person"}</span>}
           {one.children.length > 0 && <span>+{count(one.children.length, "failure")} with the same root</span>}
         </div>
-        {one.test?.message && one.test.message !== one.test.actual && <p className="breaks">{one.test.message}</p>}
+        {one.test?.message && !one.test.actual && <p className="breaks">{one.test.message}</p>}
       </header>
     </>
   );
@@ -228,7 +228,9 @@ function ChainLink({ link, one, root, isAlone, isDirect }: { link: Step; one: De
         {isKnown && root && <span title="Strength of evidence; no probability"> · {Math.round(root.score * 100)} of 100</span>}
         {link.role === "failed" && link.at && <> · <Time at={link.at} as="clock" /></>}
       </span>
-      <span className="strong">{link.job ? (link.role === "failed" && one.test ? <JobLink job={link.job} className="quiet breaks cut" /> : <JobLink job={link.job} className="quiet breaks" />) : "unknown"}</span>
+      <span className="strong breaks">
+        {link.role === "failed" && one.test ? <Breakable text={testName(one.test)} /> : link.job ? <JobLink job={link.job} className="quiet breaks" /> : "unknown"}
+      </span>
       <span className="small soft">
         {link.runId ? <RunLink id={link.runId} /> : "no run: it should have been there"}
         {link.state && ` · ${link.state}`}
@@ -519,24 +521,29 @@ function Hurt({ one }: { one: Detail }) {
   );
 }
 
+/** Drawn when somebody gets there: the page is read before a graph is needed. */
 function Impact({ one }: { one: Detail }) {
-  const [isShown, setShown] = useState(false);
+  const [isNear, setNear] = useState(false);
+  const place = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const watcher = new IntersectionObserver((seen) => seen.some((each) => each.isIntersecting) && setNear(true), { rootMargin: "200px" });
+    if (place.current) watcher.observe(place.current);
+    return () => watcher.disconnect();
+  }, []);
   if (!one.dataset || one.impact.affected.length + one.impact.at_risk.length === 0) return null;
   return (
-    <Card title="How far it goes" aside={isShown ? "the same as the list, as a graph" : undefined}>
-      {isShown ? (
-        <Suspense fallback={<Skeleton lines={1} height="20rem" />}>
-          <ImpactGraph
-            urn={one.dataset.urn}
-            affected={one.impact.affected.map((each) => each.urn)}
-            atRisk={one.impact.at_risk.map((each) => each.urn)}
-          />
-        </Suspense>
-      ) : (
-        <button type="button" className="button" onClick={() => setShown(true)}>
-          Show the graph
-        </button>
-      )}
+    <Card title="How far it goes" aside="the same as the list of who is hurt, as a graph">
+      <div ref={place} className="impact">
+        {isNear && (
+          <Suspense fallback={<Skeleton lines={1} height="20rem" />}>
+            <ImpactGraph
+              urn={one.dataset.urn}
+              affected={one.impact.affected.map((each) => each.urn)}
+              atRisk={one.impact.at_risk.map((each) => each.urn)}
+            />
+          </Suspense>
+        )}
+      </div>
     </Card>
   );
 }
@@ -624,7 +631,7 @@ function SeenBefore({ one }: { one: Detail }) {
   if (one.similar.length === 0) {
     return (
       <Card title="Seen before">
-        <Empty title="Not that anybody knows" />
+        <p className="soft">No incident of this test, dataset or cause is known from before.</p>
       </Card>
     );
   }
