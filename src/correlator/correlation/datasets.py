@@ -7,9 +7,11 @@ import psycopg
 from msgspec import Meta, Struct
 from psycopg.rows import dict_row
 
+from correlator.correlation.history import History
 from correlator.correlation.ignored import Ignored, sql_of_datasets
 from correlator.correlation.jobs import RUN_COLUMNS, Owner, RunBrief, owners_of, run_brief
 from correlator.correlation.runs import RESULT_COLUMNS, TestResult, test_result
+from correlator.correlation.ticks import MOST_TICKS, Tick, ticks_of_tests
 from correlator.correlation.words import query_of
 from correlator.rulebook.identity import dataset_key
 from correlator.rulebook.redaction import Redaction
@@ -59,6 +61,7 @@ class TestState(Struct, frozen=True, kw_only=True):
     column: str
     parameters: str
     last_result: TestResult | None
+    history: Annotated[list[Tick], Meta(description=f"Its last {MOST_TICKS} results, the oldest first.")]
 
 
 class DatasetDetail(Struct, frozen=True, kw_only=True):
@@ -246,9 +249,19 @@ def _uses(connection: psycopg.Connection[Any], ids: list[UUID], role: str) -> li
 def _tests(connection: psycopg.Connection[Any], ids: list[UUID], redaction: Redaction) -> list[TestState]:
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(_TESTS.encode(), {"ids": ids}, prepare=True).fetchall()
+    ticks = ticks_of_tests(History(connection), [row["id"] for row in rows])
     found = []
     for row in rows:
         about = [row.pop(name) for name in ("id", "test_name", "column_name", "parameters")]
         last = None if row["test_id"] is None else test_result(row, redaction)
-        found.append(TestState(test_id=about[0], name=about[1], column=about[2], parameters=about[3], last_result=last))
+        found.append(
+            TestState(
+                test_id=about[0],
+                name=about[1],
+                column=about[2],
+                parameters=about[3],
+                last_result=last,
+                history=ticks[about[0]],
+            )
+        )
     return found

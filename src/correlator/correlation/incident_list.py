@@ -21,9 +21,8 @@ from correlator.correlation.life import Status, standings
 from correlator.correlation.owners import first_owner, owners_of_datasets, owners_of_jobs
 from correlator.correlation.phrases import first_line
 from correlator.correlation.summaries import CauseTold, named_cause
+from correlator.correlation.ticks import MOST_TICKS, Tick, ticks_of_jobs, ticks_of_tests
 from correlator.rulebook.identity import dataset_key
-
-MOST_TICKS: Final = 20
 
 Sort: TypeAlias = Literal["-opened_at", "opened_at", "-last_failed_at", "last_failed_at"]
 
@@ -62,13 +61,6 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 class CheckName(msgspec.Struct, frozen=True):
     name: str
     column: str
-
-
-class Tick(msgspec.Struct, frozen=True, array_like=True):
-    """One result of a test, or one run of a job, in the line of those before it."""
-
-    at: datetime
-    status: Annotated[str, Meta(description="`pass`, `fail`, `warn` or `skip`; of a run its state.")]
 
 
 class IncidentItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +139,8 @@ def _items(history: History, incidents: Sequence[Incident], *, causes: bool) -> 
     children = dict(history.rows(_CHILDREN, ids))
     tests = {id_: CheckName(name, column) for id_, name, column in history.rows(_TESTS, ids)}
     said = {id_: words for id_, *words in history.rows(_SAID, ids)}
-    ticks = _ticks(history, incidents)
+    ticks = ticks_of_tests(history, {one.subject_id for one in incidents if one.kind == "test"})
+    ticks |= ticks_of_jobs(history, {one.subject_id for one in incidents if one.kind == "run"})
     found = []
     for one in incidents:
         of_class = None if one.dataset_id is None else classes[one.dataset_id]
@@ -178,16 +171,6 @@ def _items(history: History, incidents: Sequence[Incident], *, causes: bool) -> 
                 children=children.get(one.id, 0),
             )
         )
-    return found
-
-
-def _ticks(history: History, incidents: Sequence[Incident]) -> dict[UUID, list[Tick]]:
-    """How each test or job did lately."""
-    found: dict[UUID, list[Tick]] = {one.subject_id: [] for one in incidents}
-    for kind, query in (("test", _RESULTS_BEFORE), ("run", _RUNS_BEFORE)):
-        subjects = list({one.subject_id for one in incidents if one.kind == kind})
-        for subject, at, status in history.rows(query, subjects, *[MOST_TICKS] * query.count("LIMIT %s")):
-            found[subject].append(Tick(at, status))
     return found
 
 
@@ -471,28 +454,6 @@ CROSS JOIN LATERAL (
     WHERE result.test_id = incident.test_id AND result.job_run_id = incident.job_run_id LIMIT 1
 ) AS said
 WHERE incident.id = ANY (%s::uuid[]) AND incident.kind = 'test'
-"""
-# The ends of two index ranges for each test, and of one for each job.
-_RESULTS_BEFORE: Final = """
-SELECT asked.test_id, lately.event_time, lately.status FROM unnest(%s::uuid[]) AS asked (test_id)
-CROSS JOIN LATERAL (
-    SELECT event_time, status FROM (
-        (SELECT event_time, status FROM {s}.test_results
-         WHERE test_id = asked.test_id AND dataset_id IS NOT NULL ORDER BY event_time DESC, job_run_id DESC LIMIT %s)
-        UNION ALL
-        (SELECT event_time, status FROM {s}.implied_results
-         WHERE test_id = asked.test_id ORDER BY event_time DESC, job_run_id DESC LIMIT %s)
-    ) AS either ORDER BY event_time DESC LIMIT %s
-) AS lately
-ORDER BY asked.test_id, lately.event_time
-"""
-_RUNS_BEFORE: Final = """
-SELECT asked.job_id, lately.started_at, lately.current_state FROM unnest(%s::uuid[]) AS asked (job_id)
-CROSS JOIN LATERAL (
-    SELECT started_at, current_state FROM {s}.job_runs
-    WHERE job_id = asked.job_id ORDER BY started_at DESC, id DESC LIMIT %s
-) AS lately
-ORDER BY asked.job_id, lately.started_at
 """
 _TIMED: Final = """
 SELECT incident.opened_at, (

@@ -2,7 +2,7 @@
 import { Background, Controls, Handle, MiniMap, Position, ReactFlow, ReactFlowProvider, useReactFlow, type Edge, type Node, type NodeProps } from "@xyflow/react";
 import "@xyflow/react/dist/style.css";
 import { useQuery } from "@tanstack/react-query";
-import { memo, useEffect, useMemo, useState } from "react";
+import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { useNavigate } from "react-router";
 import { Problem, Skeleton } from "../components/basics";
 import { layout } from "./layout";
@@ -38,6 +38,8 @@ const Shown = memo(function Shown({ data: { drawn, paint, isDim } }: NodeProps<T
   );
 });
 
+/** Smaller than that nobody reads it. */
+const LEAST_ZOOM = 0.7;
 const TYPES = { drawn: Shown };
 
 interface CanvasProps {
@@ -111,16 +113,22 @@ function Inner({ picture, paint, isSmall = false, onOpen, label }: CanvasProps) 
   const isReady = spots.data !== undefined;
   const start = picture.nodes.find((node) => node.isStart)?.id;
   const size = picture.nodes.length;
+  const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (!isReady || spots.isPlaceholderData) return;
-    // All of it where that can be read; else where one asked from.
-    const isReadable = size < 60 || start === undefined;
-    const timer = setTimeout(() => void flow.fitView(isReadable ? { padding: 0.1, maxZoom: 1 } : { nodes: [{ id: start }], maxZoom: 0.9, minZoom: 0.5 }), 30);
+    const timer = setTimeout(() => {
+      const wide = flow.getNodesBounds(flow.getNodes()).width;
+      const seen = place.current?.clientWidth ?? wide;
+      const from = start === undefined ? undefined : spots.data?.get(start);
+      // All of it where that can be read; else where one asked from.
+      if (from === undefined || wide * LEAST_ZOOM <= seen) void flow.fitView({ padding: 0.06, maxZoom: 1 });
+      else void flow.setCenter(from.x + 100, from.y + 20, { zoom: seen < 600 ? LEAST_ZOOM : 0.85 });
+    }, 30);
     return () => clearTimeout(timer);
-  }, [isReady, spots.isPlaceholderData, spots.data, flow, start, size]);
+  }, [isReady, spots.isPlaceholderData, spots.data, flow, start]);
   if (spots.isError) return <Problem error={spots.error} />;
   return (
-    <div className={isSmall ? "canvas small" : "canvas"} role="region" aria-label={label}>
+    <div ref={place} className={isSmall ? "canvas small" : "canvas"} role="region" aria-label={label}>
       {!isReady && <Skeleton lines={1} height="100%" />}
       {isReady && (
         <ReactFlow

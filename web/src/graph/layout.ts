@@ -19,7 +19,7 @@ export async function layout(picture: Picture): Promise<Map<string, Spot>> {
     layoutOptions: {
       "elk.algorithm": "layered",
       "elk.direction": "RIGHT",
-      "elk.layered.spacing.nodeNodeBetweenLayers": "70",
+      "elk.layered.spacing.nodeNodeBetweenLayers": "44",
       "elk.spacing.nodeNode": "22",
       "elk.layered.nodePlacement.strategy": isLarge ? "SIMPLE" : "BRANDES_KOEPF",
       "elk.layered.crossingMinimization.strategy": "LAYER_SWEEP",

@@ -107,7 +107,7 @@ function unique<T>(items: T[], key: (item: T) => string): T[] {
   return [...new Map(items.map((item) => [key(item), item])).values()];
 }
 
-export const WIDTH = { dataset: 230, job: 200 };
+export const WIDTH = { dataset: 210, job: 160 };
 export const HEAD = 44;
 export const ROW = 20;
 

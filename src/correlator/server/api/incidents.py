@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from correlator.correlation.history import History
 from correlator.correlation.incident_briefs import MOST_BRIEFS, IncidentBrief, incident_briefs
@@ -34,6 +35,7 @@ from correlator.correlation.life import (
     standings,
 )
 from correlator.correlation.verdict import Verdict, verdict
+from correlator.rulebook.redaction import Redaction
 from correlator.server.answers import Moment
 from correlator.server.api.operations import Asked, MovedError, Operation, conflict, invalid, missing
 from correlator.server.api.pages import NextCursor, Page, after, cursor_of, cut
@@ -151,6 +153,8 @@ def _incidents(connection: Connection, asked: Asked) -> Incidents:
         causes=query.causes,
     )
     page, last = cut(found, query.limit)
+    hidden = asked.context.redaction.text
+    page = [replace(one, message=hidden(one.message), actual=hidden(one.actual)) for one in page]
     return Incidents(as_of, page, None if last is None else cursor_of(sort_key(last, query.sort)))
 
 
@@ -188,7 +192,35 @@ def _incident(connection: Connection, asked: Asked) -> IncidentDetail:
         raise missing(str(error)) from None
     if found.id != failure:
         raise MovedError(f"/api/v1/incidents/{found.id}")
-    return found
+    return _redacted(found, asked.context.redaction)
+
+
+def _redacted(found: IncidentDetail, redaction: Redaction) -> IncidentDetail:
+    """Messages and SQL may hold what nobody should read here."""
+
+    def hidden(text: str | None) -> str | None:
+        return None if text is None else redaction.text(text)
+
+    return replace(
+        found,
+        summary=redaction.text(found.summary),
+        test=None
+        if found.test is None
+        else replace(found.test, actual=redaction.text(found.test.actual), message=redaction.text(found.test.message)),
+        candidates=[
+            replace(
+                candidate,
+                evidence=[
+                    replace(
+                        one, before=hidden(one.before), after=hidden(one.after), sentence=redaction.text(one.sentence)
+                    )
+                    for one in candidate.evidence
+                ],
+            )
+            for candidate in found.candidates
+        ],
+        timeline=[replace(one, sentence=redaction.text(one.sentence)) for one in found.timeline],
+    )
 
 
 def _act(connection: Connection, asked: Asked) -> ActionAnswer:
