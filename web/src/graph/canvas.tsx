@@ -115,17 +115,17 @@ function Inner({ picture, paint, isSmall = false, onOpen, label }: CanvasProps) 
   const size = picture.nodes.length;
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    if (!isReady || spots.isPlaceholderData) return;
+    if (spots.data === undefined || spots.isPlaceholderData) return;
     const timer = setTimeout(() => {
       const wide = flow.getNodesBounds(flow.getNodes()).width;
       const seen = place.current?.clientWidth ?? wide;
-      const from = start === undefined ? undefined : spots.data?.get(start);
+      const from = start === undefined ? undefined : spots.data.get(start);
       // All of it where that can be read; else where one asked from.
       if (from === undefined || wide * LEAST_ZOOM <= seen) void flow.fitView({ padding: 0.06, maxZoom: 1 });
       else void flow.setCenter(from.x + 100, from.y + 20, { zoom: seen < 600 ? LEAST_ZOOM : 0.85 });
     }, 30);
     return () => clearTimeout(timer);
-  }, [isReady, spots.isPlaceholderData, spots.data, flow, start]);
+  }, [spots.isPlaceholderData, spots.data, flow, start]);
   if (spots.isError) return <Problem error={spots.error} />;
   return (
     <div ref={place} className={isSmall ? "canvas small" : "canvas"} role="region" aria-label={label}>

@@ -225,7 +225,7 @@ function ChainLink({ link, one, root, isAlone, isDirect }: { link: Step; one: De
     <li className={`link ${isKnown ? "root" : link.role === "failed" ? "failed" : ""}`}>
       <span className="role">
         {role}
-        {isKnown && root && <span title="Strength of evidence; no probability"> · {Math.round(root.score * 100)} of 100</span>}
+        {isKnown && <span title="Strength of evidence; no probability"> · {Math.round(root.score * 100)} of 100</span>}
         {link.role === "failed" && link.at && <> · <Time at={link.at} as="clock" /></>}
       </span>
       <span className="strong breaks">
@@ -237,7 +237,7 @@ function ChainLink({ link, one, root, isAlone, isDirect }: { link: Step; one: De
         {link.at && link.role !== "failed" && <> <Time at={link.at} as="clock" /></>}
       </span>
       {link.role === "failed" ? (
-        <span className="small breaks">{one.test?.message || one.timeline.find((each) => each.kind === "failed")?.sentence}</span>
+        <span className="small breaks">{one.test?.message ?? one.timeline.find((each) => each.kind === "failed")?.sentence}</span>
       ) : (
         <span className={`small ${isKnown ? "red strong" : "soft"}`}>{words?.length ? words.join(", ") : isAlone ? "" : "nothing odd is known of it"}</span>
       )}
@@ -415,7 +415,7 @@ function AsUsual({ urn, until }: { urn: string; until: string | null }) {
   const found = useQuery(amounts(urn, until ?? undefined));
   const last = found.data?.amounts.items.at(-1);
   const usual = found.data?.amounts.usual_rows;
-  if (!last || last.rows === null || !usual || last.rows < usual.low || last.rows > usual.high) return null;
+  if (last?.rows == null || !usual || last.rows < usual.low || last.rows > usual.high) return null;
   return (
     <article className="evidence">
       <header>
@@ -657,5 +657,5 @@ function SeenBefore({ one }: { one: Detail }) {
 }
 
 function sentence(words: string): string {
-  return words ? words[0]?.toUpperCase() + words.slice(1) : words;
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }

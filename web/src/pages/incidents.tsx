@@ -53,7 +53,7 @@ export function Incidents() {
       <nav className="tabs" aria-label="Status">
         {STATUSES.map((status) => (
           <Link key={status} to={view.with({ status: status === "open" ? null : status })} aria-current={status === view.status ? "page" : undefined}>
-            {status[0]?.toUpperCase() + status.slice(1)}
+            {status.charAt(0).toUpperCase() + status.slice(1)}
             {byStatus && <span className="number">{exact(status === "all" ? (counts.data?.counts.total ?? 0) : (byStatus[status] ?? 0))}</span>}
           </Link>
         ))}
@@ -99,6 +99,10 @@ function useView() {
   }, [parameters, setParameters]);
 }
 type View = ReturnType<typeof useView>;
+
+function muteForADay(): Deed {
+  return { action: "mute", until: new Date(Date.now() + 86_400_000).toISOString() };
+}
 
 /** To the hour, so that the same question has the same words for a while. */
 function daysAgo(days: number): string {
@@ -271,8 +275,8 @@ function List({ view }: { view: View }) {
     setAt(next);
     document.getElementById(`incident-${next}`)?.scrollIntoView({ block: "nearest" });
   };
-  const guarded = (deed: Deed) => () => {
-    if (mayAct && meant.length > 0) does(deed);
+  const guarded = (deed: () => Deed) => () => {
+    if (mayAct && meant.length > 0) does(deed());
   };
   useKeys({
     j: () => move(1),
@@ -286,9 +290,9 @@ function List({ view }: { view: View }) {
     x: () => {
       if (current) toggle(current.id);
     },
-    a: guarded({ action: "acknowledge" }),
-    m: guarded({ action: "mute", until: new Date(Date.now() + 86_400_000).toISOString() }),
-    r: guarded({ action: "resolve", reason: "fixed" }),
+    a: guarded(() => ({ action: "acknowledge" })),
+    m: guarded(muteForADay),
+    r: guarded(() => ({ action: "resolve", reason: "fixed" })),
     Escape: () => setSelected(new Set()),
   });
   if (listed.isError && rows.length === 0) return <Problem error={listed.error} retry={() => void listed.refetch()} />;
@@ -462,7 +466,7 @@ function Row({ item, brief, isAt, isDone, isSelected, onSelect }: RowProps) {
         )}
       </div>
       <div className="past">
-        <Sparkline ticks={item.history as [string, string][]} />
+        <Sparkline ticks={item.history} />
       </div>
       <div className="what who">
         <Owner name={item.assignee ?? item.owner} />

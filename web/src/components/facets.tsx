@@ -1,0 +1,85 @@
+// Facets: what is known to matter is told in words; everything is there as it was sent, for who asks.
+import { useState } from "react";
+
+type Facets = Record<string, unknown>;
+
+const PLAIN = new Set(["_producer", "_schemaURL", "_deleted"]);
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export function FacetList({ facets }: { facets: Facets }) {
+  const [isRaw, setRaw] = useState(false);
+  const keys = Object.keys(facets).sort();
+  if (keys.length === 0) return <p className="soft">No facet was sent.</p>;
+  return (
+    <>
+      <div className="tabs" role="group" aria-label="How facets are shown">
+        <button type="button" aria-pressed={!isRaw} onClick={() => setRaw(false)}>
+          Readable
+        </button>
+        <button type="button" aria-pressed={isRaw} onClick={() => setRaw(true)}>
+          As sent
+        </button>
+      </div>
+      {isRaw ? (
+        <Raw value={facets} />
+      ) : (
+        <div className="stack gap-s">
+          {keys.map((key) => (
+            <details key={key} open={keys.length <= 4}>
+              <summary className="mono strong">{key}</summary>
+              <Value value={facets[key]} />
+            </details>
+          ))}
+        </div>
+      )}
+    </>
+  );
+}
+
+export function Raw({ value }: { value: unknown }) {
+  return (
+    // It scrolls when it is long, so that a keyboard must reach it.
+    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
+    <pre className="snippet raw" tabIndex={0}>
+      {JSON.stringify(value, null, 2)}
+    </pre>
+  );
+}
+
+function Value({ value }: { value: unknown }) {
+  if (!isRecord(value)) return <Scalar value={value} />;
+  const entries = Object.entries(value).filter(([key]) => !PLAIN.has(key));
+  if (entries.length === 0) return <p className="soft">nothing in it</p>;
+  return (
+    <dl className="facts facet">
+      {entries.map(([key, member]) => (
+        <div key={key} className="pair">
+          <dt>{key}</dt>
+          <dd>
+            <Scalar value={member} />
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Scalar({ value }: { value: unknown }) {
+  if (value === null || value === undefined) return <span className="soft">null</span>;
+  if (typeof value === "string") return value.includes("\n") ? <Text text={value} /> : <span className="mono breaks">{value}</span>;
+  if (typeof value === "number" || typeof value === "boolean") return <span className="mono">{String(value)}</span>;
+  if (Array.isArray(value) && value.every((item) => typeof item === "string")) return <span className="mono breaks">{value.join(", ")}</span>;
+  return <Raw value={value} />;
+}
+
+function Text({ text }: { text: string }) {
+  return (
+    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
+    <pre className="snippet raw" tabIndex={0}>
+      {text}
+    </pre>
+  );
+}
