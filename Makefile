@@ -3,14 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The pages follow their own sources, and the API whose types they are made from.
+PAGES := web/.built
+PAGE_SOURCES := $(shell find web -name node_modules -prune -o -type f -not -name schema.ts -not -name openapi.json -not -name .built -print) \
+  $(shell find src/correlator/server/api src/correlator/correlation -name '*.py') src/correlator/server/openapi.py src/correlator/server/sessions.py
+NPM := npm --prefix web
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test test-producers chaos scale check format bench bench-full clean
+.PHONY: help setup web up test test-producers chaos scale check format bench bench-full screenshots clean
 
 help: ## what there is to type
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## make .venv and install everything that the other targets use
+setup: $(STAMP) web ## make .venv, install everything that the other targets use, and build the pages
 
 # Package indexes have bad minutes: pip asks again before it gives up, and then once more from the start.
 $(STAMP): pyproject.toml Makefile
@@ -22,10 +27,27 @@ $(STAMP): pyproject.toml Makefile
 	done
 	@touch $@
 
+# Without Node everything works but the pages, and `/` says so.
+web: $(STAMP) ## build the pages into the package (needs Node 20.19 or newer)
+	@if command -v npm > /dev/null && node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)'; \
+	then $(MAKE) --no-print-directory $(PAGES); \
+	else echo "There is no Node 20.19 or newer here: the pages are not built. The server works without them; run 'make web' when there is one."; fi
+
+$(PAGES): $(STAMP) $(PAGE_SOURCES)
+	@for try in 1 2 3; do \
+	  $(NPM) ci --no-audit --no-fund --loglevel=error && break; \
+	  test $$try -lt 3 || exit 1; sleep 5; \
+	done
+	$(BIN)/python -m correlator.server.openapi > web/src/api/openapi.json
+	$(NPM) run --silent types
+	$(NPM) run --silent build
+	@touch $@
+
 up: setup ## start Correlator here: database, server and pipeline
 	$(BIN)/correlator up
 
 test: setup ## the tests, on two cores; a file of tests stays in one process
+	@test ! -e $(PAGES) || $(NPM) test --silent
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-producers: setup ## dbt, Spark, Airflow, Great Expectations, Kafka: the real tools, each in an environment of its own
@@ -43,6 +65,7 @@ check: setup ## formatting, lint, types, and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/mypy src tests benchmarks
 	$(BIN)/lint-imports
+	@test ! -e $(PAGES) || $(NPM) run --silent check
 
 format: setup ## rewrite the code as `make check` wants it
 	$(BIN)/ruff format .
@@ -74,5 +97,8 @@ bench-full: setup ## the same at full size
 	$(BIN)/python -m benchmarks.pipeline --events 1000000 2000000 4000000
 	$(BIN)/python -m benchmarks.freshness --seconds 60
 
+screenshots: setup ## make the pictures of docs/images from the demo's data (needs Chromium)
+	$(BIN)/python -m tests.web.screenshots
+
 clean: ## forget what was set up and built
-	rm -rf $(VENV) .cache dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .cache web/node_modules $(PAGES) src/correlator/server/web dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

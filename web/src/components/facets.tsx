@@ -49,9 +49,19 @@ export function Raw({ value }: { value: unknown }) {
   );
 }
 
+/** What is nested is told by its path: `run.runId`. */
+function flat(value: Record<string, unknown>, path = ""): [string, unknown][] {
+  return Object.entries(value)
+    .filter(([key]) => !PLAIN.has(key))
+    .flatMap(([key, member]) => (isRecord(member) && Object.keys(member).length > 0 ? flat(member, `${path}${key}.`) : [[path + key, member] as [string, unknown]]));
+}
+
+const MOST_FLAT = 24;
+
 function Value({ value }: { value: unknown }) {
   if (!isRecord(value)) return <Scalar value={value} />;
-  const entries = Object.entries(value).filter(([key]) => !PLAIN.has(key));
+  const entries = flat(value);
+  if (entries.length > MOST_FLAT) return <Raw value={value} />;
   if (entries.length === 0) return <p className="soft">nothing in it</p>;
   return (
     <dl className="facts facet">
@@ -72,7 +82,36 @@ function Scalar({ value }: { value: unknown }) {
   if (typeof value === "string") return value.includes("\n") ? <Text text={value} /> : <span className="mono breaks">{value}</span>;
   if (typeof value === "number" || typeof value === "boolean") return <span className="mono">{String(value)}</span>;
   if (Array.isArray(value) && value.every((item) => typeof item === "string")) return <span className="mono breaks">{value.join(", ")}</span>;
+  if (Array.isArray(value) && value.length > 0 && value.every(isRecord)) return <Rows rows={value} />;
   return <Raw value={value} />;
+}
+
+/** A list of things alike is a table. */
+function Rows({ rows }: { rows: Record<string, unknown>[] }) {
+  const names = [...new Set(rows.flatMap((row) => Object.keys(row).filter((key) => !PLAIN.has(key))))];
+  const told = (value: unknown) => (value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value));
+  return (
+    <div className="scroll">
+      <table className="small">
+        <thead>
+          <tr>
+            {names.map((name) => (
+              <th key={name}>{name}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row, place) => (
+            <tr key={place}>
+              {names.map((name) => (
+                <td key={name} className="mono breaks">{told(row[name])}</td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
 }
 
 function Text({ text }: { text: string }) {

@@ -19,6 +19,8 @@ interface Field {
   fields?: Field[];
 }
 
+const A_FEW = 6;
+
 export function Dataset() {
   const { urn = "" } = useParams();
   const found = useQuery({ ...datasetQuery(urn), refetchInterval: 2 * LIVE });
@@ -46,6 +48,9 @@ export function Dataset() {
           <Schemata one={one} />
           <Uses title="Writes" uses={one.writes} />
           <Uses title="Reads" uses={one.reads} />
+          <Card title="Facets" aside="the latest statement of each">
+            <FacetList facets={one.facets} />
+          </Card>
         </div>
         <div className="stack">
           <Card title="About">
@@ -65,9 +70,6 @@ export function Dataset() {
               <dt>last heard of</dt>
               <dd>{one.last_event_at ? <Time at={one.last_event_at} /> : "never by itself"}</dd>
             </dl>
-          </Card>
-          <Card title="Facets" aside="the latest statement of each">
-            <FacetList facets={one.facets} />
           </Card>
         </div>
       </div>
@@ -170,13 +172,14 @@ function Schemata({ one }: { one: Detail }) {
 }
 
 function Uses({ title, uses }: { title: string; uses: Detail["writes"] }) {
+  const [isAll, setAll] = useState(false);
   if (uses.length === 0) return <Card title={title}><p className="soft">None that is known of.</p></Card>;
   return (
     <Card title={title} aside="the last ones, newest first">
       <div className="scroll">
         <table>
           <tbody>
-            {uses.map((use, place) => (
+            {uses.slice(0, isAll ? undefined : A_FEW).map((use, place) => (
               <tr key={place}>
                 <td className="soft"><Time at={use.at} /></td>
                 <td><JobLink job={use.run.job} /></td>
@@ -189,6 +192,9 @@ function Uses({ title, uses }: { title: string; uses: Detail["writes"] }) {
           </tbody>
         </table>
       </div>
+      {!isAll && uses.length > A_FEW && (
+        <button type="button" className="button small plain" onClick={() => setAll(true)}>Show the last {uses.length}</button>
+      )}
     </Card>
   );
 }

@@ -10,6 +10,7 @@ import { Raw } from "../components/facets";
 import { Paged } from "../components/paged";
 import { useToasts } from "../components/toasts";
 import { useTitle } from "../components/use_title";
+import { producerName } from "../words/names";
 import { bytes, count, exact } from "../words/numbers";
 import { duration } from "../words/time";
 
@@ -28,15 +29,17 @@ export function Health() {
       <div className="stack">
         <Ledger />
         <div className="columns even">
-          <Orphans />
-          <MissingRuns />
+          <div className="stack">
+            <Orphans />
+            <Rejects />
+            <TimesTaken />
+          </div>
+          <div className="stack">
+            <MissingRuns />
+            <Contradictions />
+          </div>
         </div>
-        <Rejects />
         <Producers />
-        <div className="columns even">
-          <Contradictions />
-          <TimesTaken />
-        </div>
       </div>
     </>
   );
@@ -202,7 +205,7 @@ function MissingRuns() {
             {items.slice(0, isAll ? undefined : 8).map((one) => (
               <tr key={`${one.namespace}/${one.name}`}>
                 <td><JobLink job={one} /></td>
-                <td className="soft">usually every {duration(one.interval_s)}</td>
+                <td className="soft nowrap">every {duration(one.interval_s)}</td>
                 <td className="amber nowrap">due <Time at={one.due_at} /></td>
               </tr>
             ))}
@@ -345,8 +348,9 @@ function Producers() {
             {items.map((one) => (
               <tr key={one.producer ?? ""}>
                 <td className="breaks" title={one.producer ?? ""}>
-                  <span className="strong">{one.name ?? one.producer ?? "none is named"}</span> {one.version && <span className="soft">{one.version}</span>}
-                  <div className="soft small">{one.integrations.join(", ").toLowerCase()}</div>
+                  <span className="strong">{one.name ? producerName(one.name).name : one.producer ? producerName(one.producer).name : "none is named"}</span>{" "}
+                  <span className="soft">{one.version ?? producerName(one.producer ?? "").version}</span>
+                  <div className="soft small">{one.producer}</div>
                 </td>
                 <td className="number"><Num value={one.jobs} /></td>
                 <td className={one.failing_jobs ? "number red" : "number"}><Num value={one.failing_jobs} /></td>

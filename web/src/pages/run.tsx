@@ -5,7 +5,7 @@ import { run as runQuery } from "../api/queries";
 import { Badge, Breakable, Card, Crumbs, DatasetLink, JobLink, Num, Problem, RunLink, Skeleton, State, Time } from "../components/basics";
 import { FacetList } from "../components/facets";
 import { useTitle } from "../components/use_title";
-import { jobName, pathOf, testName } from "../words/names";
+import { jobName, pathOf, producerName, testName } from "../words/names";
 import { bytes, count, exact } from "../words/numbers";
 import { duration, secondsBetween } from "../words/time";
 
@@ -78,7 +78,7 @@ export function Run() {
                 </>
               )}
               <dt>told by</dt>
-              <dd className="breaks">{run.producer ?? "others only"}</dd>
+              <dd className="breaks" title={run.producer ?? ""}>{run.producer ? Object.values(producerName(run.producer)).join(" ") : "others only"}</dd>
             </dl>
           </Card>
           <Card title="States">

@@ -40,6 +40,14 @@ export function initials(owner: string): string {
   return letters.toUpperCase();
 }
 
+/** A producer is a URI, often of a tree in a repository; its end and its version are what people say. */
+export function producerName(uri: string): { name: string; version: string } {
+  const tree = /\/(?:tree|blob|releases\/tag)\/([^/]+)(?:\/(.+))?$/.exec(uri);
+  const repository = /^https?:\/\/[^/]+\/(?:[^/]+\/)?([^/]+)/.exec(uri)?.[1] ?? uri;
+  if (!tree) return { name: uri.replace(/^https?:\/\//, ""), version: "" };
+  return { name: tree[2]?.replace(/^integration\//, "") ?? repository, version: tree[1] ?? "" };
+}
+
 /** A run's id is long and its beginning is often a time: its end tells runs apart. */
 export function runName(id: string): string {
   return id.length > 12 ? `…${id.slice(-6)}` : id;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { address } from "../api/client";
-import { commitLink, datasetName, initials, jobName, ownerName, testName } from "./names";
+import { commitLink, datasetName, initials, jobName, ownerName, producerName, testName } from "./names";
 import { bytes, count, percent, short } from "./numbers";
 import { age, duration, inUtc } from "./time";
 
@@ -27,6 +27,10 @@ describe("names", () => {
     expect(ownerName("team:data-platform")).toBe("data-platform");
     expect(initials("team:data-platform")).toBe("DP");
     expect(initials("finance")).toBe("FI");
+  });
+  it("a producer is called by its end, with its version", () => {
+    expect(producerName("https://github.com/OpenLineage/OpenLineage/tree/1.42.0/integration/spark")).toEqual({ name: "spark", version: "1.42.0" });
+    expect(producerName("https://example.com/etl")).toEqual({ name: "example.com/etl", version: "" });
   });
   it("a commit is linked where the repository has pages", () => {
     const sha = "a41f9c2b7e";
