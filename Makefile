@@ -33,9 +33,10 @@ web: $(STAMP) ## build the pages into the package (needs Node 20.19 or newer)
 	then $(MAKE) --no-print-directory $(PAGES); \
 	else echo "There is no Node 20.19 or newer here: the pages are not built. The server works without them; run 'make web' when there is one."; fi
 
+# Not `npm ci`: it wants packages of all platforms in the lock file, and not every registry has them.
 $(PAGES): $(STAMP) $(PAGE_SOURCES)
 	@for try in 1 2 3; do \
-	  $(NPM) ci --no-audit --no-fund --loglevel=error && break; \
+	  $(NPM) install --no-save --no-audit --no-fund --loglevel=error && break; \
 	  test $$try -lt 3 || exit 1; sleep 5; \
 	done
 	$(BIN)/python -m correlator.server.openapi > web/src/api/openapi.json
