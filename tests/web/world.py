@@ -62,15 +62,21 @@ def _customers(at: datetime, *, is_broken: bool) -> Iterator[Json]:
                  path="loaders/customers.py", version="a41f9c2b7e10" if is_broken else "77be0135cc21")  # fmt: skip
     raw = _table("raw.customers", columns, rows=81_204)
     clean = _table("clean.customers", ["id", "customer_id", "country"], rows=81_150)
-    yield from _ran("load_customers", at, 4, writes=[raw], job_facets={"sourceCodeLocation": code}, owner="team:platform")
+    yield from _ran(
+        "load_customers", at, 4, writes=[raw], job_facets={"sourceCodeLocation": code}, owner="team:platform"
+    )
     yield from _ran("clean_customers", at + timedelta(minutes=6), 3, reads=["raw.customers"], writes=[clean])
     found = 48_213 if is_broken else 0
     yield from _tested(
         "clean.customers", "not_null", "customer_id", at + timedelta(minutes=11), is_bad=is_broken,
         message=f"{found} of 81,150 values are null", expected="0", actual=str(found),
     )  # fmt: skip
-    yield from _ran("customer_value", at + timedelta(minutes=14), 5, reads=["clean.customers"], writes=["marts.customer_value"])
-    yield from _ran("churn_features", at + timedelta(minutes=20), 5, reads=["marts.customer_value"], writes=["ml.churn_features"])
+    yield from _ran(
+        "customer_value", at + timedelta(minutes=14), 5, reads=["clean.customers"], writes=["marts.customer_value"]
+    )
+    yield from _ran(
+        "churn_features", at + timedelta(minutes=20), 5, reads=["marts.customer_value"], writes=["ml.churn_features"]
+    )
 
 
 def _forecast(at: datetime, *, is_upgraded: bool) -> Iterator[Json]:
@@ -79,7 +85,9 @@ def _forecast(at: datetime, *, is_upgraded: bool) -> Iterator[Json]:
     facets = {"processing_engine": engine}
     if is_upgraded:
         facets["errorMessage"] = facet(
-            message="java.lang.OutOfMemoryError: Java heap space", programmingLanguage="java", stackTrace="at org.apache"
+            message="java.lang.OutOfMemoryError: Java heap space",
+            programmingLanguage="java",
+            stackTrace="at org.apache",
         )
     state = "FAIL" if is_upgraded else "COMPLETE"
     yield from _ran("forecast_demand", at - timedelta(minutes=30), 20, reads=["clean.customers"],
@@ -108,7 +116,9 @@ def _crate(number: int, at: datetime, *, is_bad: bool) -> Iterator[Json]:
 
 
 def _schema(columns: list[str]) -> Json:
-    return facet(fields=[{"name": column, "type": "bigint" if column.endswith("id") else "varchar"} for column in columns])
+    return facet(
+        fields=[{"name": column, "type": "bigint" if column.endswith("id") else "varchar"} for column in columns]
+    )
 
 
 def _table(name: str, columns: list[str], rows: int) -> Json:
