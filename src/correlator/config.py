@@ -115,6 +115,20 @@ class JudgeSettings(CommonSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExplainSettings(CommonSettings):
+    """How far an answer looks. Where it stopped for one of these, it says so."""
+
+    group: ClassVar[str] = "explain"
+
+    cause_depth: Annotated[int, About(whole(1), "How many jobs up the cause of an incident is looked for.")] = 20
+    cause_runs: Annotated[int, About(whole(1), "Through how many runs at most.")] = 500
+    impact_depth: Annotated[int, About(whole(1), "How many jobs down an incident's impact is followed.")] = 20
+    impact_runs: Annotated[int, About(whole(1), "Through how many runs at most, and how many datasets at risk.")] = (
+        1_000
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class AlertSettings(CommonSettings):
     """What everything needs that sends alerts."""
 
@@ -204,7 +218,7 @@ class ListenSettings(JudgeSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings(AlertSettings, ListenSettings):
+class ServerSettings(AlertSettings, ListenSettings, ExplainSettings):
     """What `correlator serve` needs."""
 
     group: ClassVar[str] = "server"
@@ -397,6 +411,10 @@ class PipelineSettings(JudgeSettings):
         int, About(whole(0), "Into how many parts a large batch is sorted; 0 is four for each core of the cluster.")
     ] = 0
 
+    regrouped_incidents: Annotated[
+        int, About(whole(1), "How many incidents one batch looks at again to find the root of each.")
+    ] = 1_000
+
     log_source: Annotated[bool, About(FLAG, "Read the events that came over HTTP.")] = True
     files: Annotated[
         tuple[str, ...],
@@ -437,6 +455,7 @@ class UpSettings(PipelineSettings, ServerSettings):
 GROUPS: Final[tuple[type[CommonSettings], ...]] = (
     CommonSettings,
     JudgeSettings,
+    ExplainSettings,
     AlertSettings,
     ListenSettings,
     ServerSettings,

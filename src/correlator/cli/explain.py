@@ -17,8 +17,8 @@ from correlator.cli.database import open_migrated_database
 from correlator.cli.incidents import STATUS_COLOURS, moment
 from correlator.cli.options import with_settings
 from correlator.cli.report import printable
-from correlator.config import CommonSettings
-from correlator.correlation.incident_detail import AffectedTold, IncidentDetail, StepTold, incident_detail
+from correlator.config import ExplainSettings
+from correlator.correlation.incident_detail import AffectedTold, IncidentDetail, StepTold, incident_detail, reach_of
 from correlator.correlation.life import UnknownIncidentError
 from correlator.correlation.summaries import CandidateTold
 from correlator.store.moments import read_any_moment
@@ -32,8 +32,8 @@ _VISIBLE: Final = 0.1
 @click.command("explain", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("incident", type=click.UUID)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, as `GET /api/v1/incidents/ID` answers.")
-@with_settings(CommonSettings)
-def command(*, incident: UUID, as_json: bool, settings: CommonSettings) -> None:
+@with_settings(ExplainSettings)
+def command(*, incident: UUID, as_json: bool, settings: ExplainSettings) -> None:
     """Say of an INCIDENT which run broke it, what changed, and who is hurt.
 
     The id of any of its failures will do. `correlator incidents` lists them.
@@ -41,7 +41,7 @@ def command(*, incident: UUID, as_json: bool, settings: CommonSettings) -> None:
     with open_migrated_database(settings) as database, database.connect("explain", autocommit=True) as connection:
         read_any_moment(connection)
         try:
-            detail = incident_detail(connection, incident)
+            detail = incident_detail(connection, incident, reach_of(settings))
         except UnknownIncidentError as error:
             raise click.ClickException(f"{error} `correlator incidents` lists what there is.") from error
     if as_json:

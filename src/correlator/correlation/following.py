@@ -13,12 +13,12 @@ _STANDING = "facts"
 """Of tables that a replay fills nobody is told."""
 
 
-def follow(connection: psycopg.Connection[Any], merged: Merged) -> None:
-    """For `store.merge.merge`."""
+def follow(connection: psycopg.Connection[Any], merged: Merged, most: int = groups.MOST) -> None:
+    """For `store.merge.merge`; `most` is how many incidents are looked at again."""
     concerned = [*merged.concerned]
     if names.refresh(connection, merged.renamed, merged.schema):
-        concerned += groups.unresolved(connection, merged.schema)
-    groups.attach(connection, merged.incidents, concerned, merged.schema)
+        concerned += groups.unresolved(connection, merged.schema, most)
+    groups.attach(connection, merged.incidents, concerned, merged.schema, most)
     if merged.schema == _STANDING:
         see(connection, merged.incidents.incidents)
 

@@ -5,6 +5,7 @@ that way whose run had failed and was not made up for; a red test in the same pa
 off. And only what has come up since all was well: an old trouble that did no harm before is no cause now.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -20,6 +21,8 @@ from correlator.correlation.incidents import Incident, failures_of, incidents_of
 from correlator.correlation.reds import Key, Red, reds
 from correlator.correlation.walk import Limits, Trace, walk
 from correlator.store.incidents import Changed
+
+_log = logging.getLogger(__name__)
 
 MOST: Final = 1_000
 """Incidents that one batch looks at again. Beyond, roots of the others are those that were known before."""
@@ -42,21 +45,32 @@ class _Above(msgspec.Struct, frozen=True):
 
 
 def attach(
-    connection: psycopg.Connection[Any], changed: Changed, concerned: Iterable[UUID] = (), schema: str = "facts"
+    connection: psycopg.Connection[Any],
+    changed: Changed,
+    concerned: Iterable[UUID] = (),
+    schema: str = "facts",
+    most: int = MOST,
 ) -> None:
     """Within the transaction that changed them. `concerned` are those that what was merged may concern as well."""
     history = History(connection, schema)
     ids = [*changed.incidents, *changed.orphaned, *concerned]
     if not ids:
         return
-    found = list(incidents_of(history, _around(history, changed, ids)).values())
+    around = _around(history, changed, ids, most)
+    if len(around) > most:
+        _log.warning(
+            "A batch concerns more than %d incidents; the roots of the others are those that were known before. "
+            "regrouped_incidents sets how many are looked at again.",
+            most,
+        )
+    found = list(incidents_of(history, around[:most]).values())
     found.sort(key=lambda one: (one.opened_at, one.id))
     _put(history, found, _parents(history, found))
 
 
-def unresolved(connection: psycopg.Connection[Any], schema: str = "facts") -> list[UUID]:
+def unresolved(connection: psycopg.Connection[Any], schema: str = "facts", most: int = MOST) -> list[UUID]:
     """The last ones that are not over: those that matter when a dataset turns out to have another name."""
-    rows = History(connection, schema).rows(_UNRESOLVED, MOST)
+    rows = History(connection, schema).rows(_UNRESOLVED, most)
     return [id_ for (id_,) in rows]
 
 
@@ -79,12 +93,12 @@ def _chunks(ids: Sequence[UUID]) -> Iterator[Sequence[UUID]]:
         yield ids[start : start + _AT_ONCE]
 
 
-def _around(history: History, changed: Changed, ids: Sequence[UUID]) -> list[UUID]:
+def _around(history: History, changed: Changed, ids: Sequence[UUID], most: int) -> list[UUID]:
     """With those that may be consequences of what has changed: its children so far, and who lies downstream of it."""
     wanted = dict.fromkeys(ids)
     for (child,) in history.rows("SELECT id FROM {s}.incidents WHERE root_id = ANY (%s::uuid[])", list(wanted)):
         wanted[child] = None
-    new = list(incidents_of(history, changed.incidents[:MOST]).values())
+    new = list(incidents_of(history, changed.incidents[:most]).values())
     bad = {}
     for failed in failed_versions(history, [one for one in new if one.kind == "test"], most=5).values():
         for one in failed:
@@ -94,9 +108,9 @@ def _around(history: History, changed: Changed, ids: Sequence[UUID]) -> list[UUI
         members = history.members({one.dataset for one in hit})
         names = [name for of_class in members.values() for name in of_class]
         since = min(one.opened_at for one in new)
-        for (below,) in history.rows(_ON_DATASETS, names, since, MOST):
+        for (below,) in history.rows(_ON_DATASETS, names, since, most):
             wanted[below] = None
-    return list(wanted)[:MOST]
+    return list(wanted)
 
 
 def _parents(history: History, incidents: Sequence[Incident]) -> dict[UUID, UUID | None]:

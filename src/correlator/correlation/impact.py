@@ -66,14 +66,14 @@ class Impact(msgspec.Struct):
     """Whether there is more than the limits allowed."""
 
 
-_LIMITS: Final = Limits(depth=20, runs=1_000)
+LIMITS: Final = Limits(depth=20, runs=1_000)
 
 
 def impact(
     history: History,
     bad: Sequence[Bad],
     well: Mapping[UUID, datetime] | None = None,
-    limits: Limits = _LIMITS,
+    limits: Limits = LIMITS,
 ) -> Impact:
     """Of some bad versions. `well` says of datasets from when on they were well again, whatever went into them."""
     walk = _Down(history, bad, well or {}, limits)
@@ -102,7 +102,7 @@ def standing(history: History, bad: Collection[Bad]) -> set[UUID]:
     }
 
 
-def at_risk(history: History, datasets: Collection[UUID], limits: Limits = _LIMITS) -> list[Risk]:
+def at_risk(history: History, datasets: Collection[UUID], limits: Limits = LIMITS) -> list[Risk]:
     """What would come of some datasets at the next runs of those who read them."""
     facts = StandingLineage(history.connection, None, Ignored.load(history.connection))
     found: dict[bytes, Risk] = {}

@@ -1,7 +1,7 @@
 """Everything about one incident, as page, terminal and programs show it."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from correlator.correlation.called import DatasetName, JobName, names_of
 from correlator.correlation.history import History, Run, Version
+from correlator.correlation.impact import LIMITS as IMPACT
 from correlator.correlation.incident_impact import impact_of
 from correlator.correlation.incidents import Incident, explained
 from correlator.correlation.life import Status, incident_of, said_of, standings
@@ -25,6 +26,7 @@ from correlator.correlation.summaries import (
     what_failed,
 )
 from correlator.correlation.timeline import Moment, timeline
+from correlator.correlation.walk import Limits
 from correlator.store.ledger import facts_as_of
 
 Kind: TypeAlias = Literal["test", "run"]
@@ -105,6 +107,9 @@ class IncidentDetail(msgspec.Struct, frozen=True, kw_only=True):
     cause: CauseTold | None
     candidates: list[CandidateTold]
     upstream: Annotated[list[StepTold], Meta(description="What went into what failed, the nearest first.")]
+    upstream_truncated: Annotated[
+        bool, Meta(description="Whether there is more upstream than was looked at: the cause may be there.")
+    ]
     impact: ImpactTold
     root_id: UUID | None
     children: list[UUID]
@@ -112,22 +117,48 @@ class IncidentDetail(msgspec.Struct, frozen=True, kw_only=True):
     similar: list[SimilarTold]
 
 
-def incident_detail(connection: psycopg.Connection[Any], failure_id: UUID) -> IncidentDetail:
+class Reach(msgspec.Struct, frozen=True):
+    """How far an answer looks."""
+
+    cause: Limits = Limits()
+    impact: Limits = IMPACT
+
+
+class ReachSettings(Protocol):
+    @property
+    def cause_depth(self) -> int: ...
+    @property
+    def cause_runs(self) -> int: ...
+    @property
+    def impact_depth(self) -> int: ...
+    @property
+    def impact_runs(self) -> int: ...
+
+
+def reach_of(settings: ReachSettings) -> Reach:
+    return Reach(Limits(settings.cause_depth, settings.cause_runs), Limits(settings.impact_depth, settings.impact_runs))
+
+
+def incident_detail(
+    connection: psycopg.Connection[Any],
+    failure_id: UUID,
+    reach: Reach = Reach(),  # noqa: B008 - frozen
+) -> IncidentDetail:
     """By the id of any of its failures. Raises `life.UnknownIncidentError`."""
     # Asked before the facts, lest it promises too much.
     as_of = facts_as_of(connection)
     history = History(connection)
-    return _Detail(history, incident_of(history, failure_id), as_of).told()
+    return _Detail(history, incident_of(history, failure_id), as_of, reach).told()
 
 
 class _Detail:
-    def __init__(self, history: History, incident: Incident, as_of: datetime) -> None:
+    def __init__(self, history: History, incident: Incident, as_of: datetime, reach: Reach) -> None:
         self._history = history
         self._incident = incident
         self._as_of = as_of
         self._now = datetime.now(UTC)
-        self._explanation = explained(history, incident)
-        self._impact, self._risks = impact_of(history, incident, self._explanation)
+        self._explanation = explained(history, incident, reach.cause)
+        self._impact, self._risks = impact_of(history, incident, self._explanation, reach.impact)
         self._classes = self._named()
         self._names = names_of(history, self._classes)
         self._owners = owners_of_datasets(history, self._classes)
@@ -173,6 +204,7 @@ class _Detail:
             cause=cause_of(self._explanation),
             candidates=candidates,
             upstream=self._upstream(),
+            upstream_truncated=self._explanation is not None and self._explanation.bad.is_cut,
             impact=self._impact_told(),
             root_id=one.root_id,
             children=[child for (child,) in children],

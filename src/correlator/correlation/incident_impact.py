@@ -7,12 +7,15 @@ from uuid import UUID
 from correlator.correlation.causes import Explanation
 from correlator.correlation.failing import failed_versions, passed_versions
 from correlator.correlation.history import History
-from correlator.correlation.impact import Bad, Impact, Risk, at_risk, impact, standing
+from correlator.correlation.impact import LIMITS, Bad, Impact, Risk, at_risk, impact, standing
 from correlator.correlation.incidents import Incident
 from correlator.correlation.questions import question
+from correlator.correlation.walk import Limits
 
 
-def impact_of(history: History, incident: Incident, explanation: Explanation | None) -> tuple[Impact, list[Risk]]:
+def impact_of(
+    history: History, incident: Incident, explanation: Explanation | None, limits: Limits = LIMITS
+) -> tuple[Impact, list[Risk]]:
     """Who read what failed, and who would read it next."""
     failed = failed_versions(history, [incident])[incident.id]
     passed = passed_versions(history, [incident]).get(incident.id)
@@ -27,7 +30,7 @@ def impact_of(history: History, incident: Incident, explanation: Explanation | N
         key = version.dataset, version.run
         bad.setdefault(key, Bad(*key, version.at, until, columns, harmless_until=harmless_until if is_first else None))
     well = {} if passed is None else {passed.dataset: passed.at}
-    found = impact(history, list(bad.values()), well)
+    found = impact(history, list(bad.values()), well, limits)
     ahead = standing(history, [*bad.values(), *found.affected])
     if incident.resolved_at is None:
         # Nobody knows of another version, or there is none: what was to be written is not there.
@@ -36,7 +39,8 @@ def impact_of(history: History, incident: Incident, explanation: Explanation | N
         elif incident.dataset_id is not None and not bad:
             ahead |= set(history.classes([incident.dataset_id]).values())
     hit = {one.dataset for one in (*bad.values(), *found.affected)}
-    risks = [risk for risk in at_risk(history, ahead) if risk.dataset not in hit] if ahead else []
+    risks = [risk for risk in at_risk(history, ahead, limits) if risk.dataset not in hit] if ahead else []
+    found.is_cut = found.is_cut or len(risks) >= limits.runs
     return found, risks
 
 

@@ -158,6 +158,7 @@ def plan_of(settings: PipelineSettings, spark: SparkSession) -> Plan:
         size=Size(
             small_events=settings.small_batch_events,
             partitions=settings.shuffle_partitions or 4 * spark.sparkContext.defaultParallelism,
+            regrouped_incidents=settings.regrouped_incidents,
         ),
     )
 

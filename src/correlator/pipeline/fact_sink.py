@@ -11,6 +11,7 @@ import psycopg
 from pyspark.sql import DataFrame
 
 from correlator.correlation.following import follow
+from correlator.correlation.groups import MOST
 from correlator.pipeline import stages
 from correlator.pipeline.sources import Judge, Source
 from correlator.pipeline.sources.log import LOG
@@ -33,6 +34,8 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     """Up to so many are one task."""
     partitions: int = 8
     """Of the shuffle of a larger one. More than there are cores: what is staged is merged while the others work."""
+    regrouped_incidents: int = MOST
+    """Whose roots it looks for again."""
 
     def is_small(self, expected: int | None) -> bool:
         return expected is not None and expected <= self.small_events
@@ -54,16 +57,24 @@ def planned(arrivals: DataFrame, judge: Judge, size: Size, expected: int | None,
     return stages.staged(stages.brought_together(parcels, size.partitions), staging)
 
 
-def merged(  # noqa: PLR0913 - what is merged, and how
+class Into(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch is merged into, and what follows from it."""
+
+    schema: str = FACTS
+    derives: bool = True
+    """Whether incidents are derived."""
+    regrouped_incidents: int = MOST
+
+
+def merged(
     connection: psycopg.Connection,
     staging: Staging,
     plan: Callable[[Staging], DataFrame],
     batch_of: Callable[[Tally], Batch | None],
-    schema: str = FACTS,
+    into: Into = Into(),  # noqa: B008 - frozen
     *,
     beside: bool,
     staged_as: str | None = None,
-    derives: bool = True,
 ) -> Tally:
     """Stage a batch and merge it, one after the other or beside each other. When what was staged is lost, do it again.
 
@@ -73,11 +84,14 @@ def merged(  # noqa: PLR0913 - what is merged, and how
         attempt = begin(connection, staged_as or staging.source)
         tallies = partial(_collected, plan, staging._replace(attempt=attempt))
         try:
+            then = partial(follow, most=into.regrouped_incidents)
             if beside:
-                tally = merge_beside(connection, attempt, tallies, batch_of, schema, derives=derives, then=follow)
+                tally = merge_beside(
+                    connection, attempt, tallies, batch_of, into.schema, derives=into.derives, then=then
+                )
             else:
                 tally = tallies()
-                merge(connection, attempt, batch_of(tally), schema, derives=derives, then=follow)
+                merge(connection, attempt, batch_of(tally), into.schema, derives=into.derives, then=then)
         except StagingLostError as error:
             if not attempts_left:
                 raise
@@ -127,6 +141,7 @@ class FactSink:
             Staging(self._database.url, self._source.name),
             partial(planned, arrivals, self._source.judge, self._size, expected),
             lambda tally: self._batch(tally, query_id, batch_id, time.perf_counter() - began),
+            Into(regrouped_incidents=self._size.regrouped_incidents),
             beside=not self._size.is_small(expected),
             staged_as=self._staged_as,
         )

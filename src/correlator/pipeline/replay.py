@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from correlator.correlation.following import follow_all
 from correlator.pipeline.archive import Archive, ArchiveBatch
 from correlator.pipeline.driver import Stopping, Turn
-from correlator.pipeline.fact_sink import Done, Size, merged, planned
+from correlator.pipeline.fact_sink import Done, Into, Size, merged, planned
 from correlator.pipeline.sources import Judge, Source
 from correlator.pipeline.sources.files import FilesSource
 from correlator.pipeline.sources.kafka import KafkaSource
@@ -176,8 +176,8 @@ class Replay:
             raise Stopping
         plan = partial(planned, arrivals, judge, self._size, events)
         staging = Staging(self._database.url, REPLAY)
-        beside = not self._size.is_small(events)
-        tally = merged(merging, staging, plan, _not_in_ledger, NEXT, beside=beside, derives=self._is_dressed)
+        into = Into(schema=NEXT, derives=self._is_dressed)
+        tally = merged(merging, staging, plan, _not_in_ledger, into, beside=not self._size.is_small(events))
         self._on_done(Done(REPLAY, tally, 0.0))
 
 

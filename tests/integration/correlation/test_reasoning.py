@@ -4,6 +4,8 @@ from typing import Any
 
 import psycopg
 
+from correlator.correlation.incident_detail import Reach, incident_detail
+from correlator.correlation.walk import Limits
 from tests.integration.correlation.weeks import (
     Weeks,
     engine,
@@ -316,3 +318,18 @@ def test_incidents_that_were_like_it_say_so_by_their_evidence(connection: Connec
     assert [(one.opened_at.day, "same evidence" in one.likeness) for one in similar] == [(13, True), (18, False)]
     assert {one.outcome for one in similar} == {"passed"}
     assert {one.took_s for one in similar} == {86400.0}
+
+
+def test_an_answer_says_when_it_did_not_look_at_all_there_is(connection: Connection) -> None:
+    weeks = Weeks()
+    for place in range(4):
+        weeks.run(f"job {place}", 0, place, reads=[f"table {place}"], writes=[f"table {place + 1}"])
+        weeks.run(f"report {place}", 0, 6, reads=["table 2"], writes=[f"report {place}"])
+    weeks.check("table 2", 0, 5, good=False, test="unique")
+    id_ = told(connection, weeks, "table 2").id
+
+    near = incident_detail(connection, id_, Reach(cause=Limits(depth=1), impact=Limits(runs=2)))
+    far = incident_detail(connection, id_)
+
+    assert (near.upstream_truncated, near.impact.truncated) == (True, True)
+    assert (far.upstream_truncated, far.impact.truncated) == (False, False)

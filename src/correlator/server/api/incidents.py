@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from correlator.correlation.history import History
 from correlator.correlation.incident_briefs import MOST_BRIEFS, IncidentBrief, incident_briefs
-from correlator.correlation.incident_detail import IncidentDetail, Kind, incident_detail
+from correlator.correlation.incident_detail import IncidentDetail, Kind, incident_detail, reach_of
 from correlator.correlation.incident_list import (
     Counts,
     Filters,
@@ -187,7 +187,7 @@ def _statistics(connection: Connection, asked: Asked) -> StatisticsAnswer:
 def _incident(connection: Connection, asked: Asked) -> IncidentDetail:
     failure = _id(asked)
     try:
-        found = incident_detail(connection, failure)
+        found = incident_detail(connection, failure, reach_of(asked.context.settings))
     except UnknownIncidentError as error:
         raise missing(str(error)) from None
     if found.id != failure:
