@@ -1,19 +1,16 @@
-"""What is in the datasets that runs wrote and read: columns, values, or the same as the last time."""
+"""What is in the datasets that runs wrote and read: which columns, or the same as the last time."""
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime
 from itertools import pairwise
 from statistics import median
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from correlator.correlation.case import Case
-from correlator.correlation.changes import metric_changes, rows_of, schema_change
-from correlator.correlation.findings import Findings, Pair, Topic, Unchanged
-from correlator.correlation.history import Version
+from correlator.correlation.changes import schema_change
+from correlator.correlation.findings import Pair, Unchanged
 from correlator.correlation.past import facets_at
-from correlator.correlation.usual import Sample, oddity
 
 _ALIVE: Final = 6
 """Of so many counts it can be said whether a table changes with every run,"""
@@ -21,14 +18,15 @@ _MANY_ROWS: Final = 20
 """and by so many rows that two equal ones are no chance."""
 
 
-def find_changes_of_contents(case: Case, pairs: Sequence[Pair]) -> None:
-    """Of schemas and of what columns hold."""
-    asked: list[tuple[UUID, datetime]] = []
-    for pair in pairs:
-        for version in case.bad.written[pair.found.run.id]:
-            moments = (version.at, pair.before.ended_at, *(past.ended_at for past in pair.older))
-            asked += [(version.written_as, moment) for moment in moments]
-    facets = facets_at(case.history, "dataset", asked, list(_FACETS.values()))
+def find_changes_of_schemas(case: Case, pairs: Sequence[Pair]) -> None:
+    """Of the schemas of what they wrote."""
+    asked = [
+        (version.written_as, moment)
+        for pair in pairs
+        for version in case.bad.written[pair.found.run.id]
+        for moment in (version.at, pair.before.ended_at)
+    ]
+    facets = facets_at(case.history, "dataset", asked, ["schema"])
     for pair in pairs:
         one, before = pair.found, pair.before
         for version in case.bad.written[one.run.id]:
@@ -36,30 +34,8 @@ def find_changes_of_contents(case: Case, pairs: Sequence[Pair]) -> None:
             change = schema_change(then.get("schema"), now.get("schema"))
             if change:
                 one.schemas[version.dataset] = change
-            for topic, facet in _FACETS.items():
-                if facet in now:
-                    one.said[topic].add(version.dataset)
-            told = [
-                (past.ended_at, facets[version.written_as, past.ended_at].get("dataQualityMetrics"))
-                for past in (before, *pair.older)
-            ]
-            _find_metrics(one, version, now.get("dataQualityMetrics"), told)
-
-
-def _find_metrics(one: Findings, version: Version, now: Any, told: Sequence[tuple[datetime, Any]]) -> None:
-    """`told` are the metrics of former runs, that of the baseline first."""
-    former = [metrics for _, metrics in told]
-    changes = metric_changes(former[0], now, former[1:])
-    if changes:
-        one.metrics[version.dataset] = changes
-    rows = rows_of(now)
-    if version.row_count is not None or rows is None:
-        return
-    one.said["amount"].add(version.dataset)
-    counts = [(at, rows_of(metrics)) for at, metrics in told]
-    odd = oddity(version.at, float(rows), [Sample.of(at, float(amount)) for at, amount in counts if amount is not None])
-    if odd is not None and odd.strength:
-        one.volumes[version.dataset] = ("rows", odd)
+            if "schema" in now:
+                one.said["schema"].add(version.dataset)
 
 
 def find_changes_of_sources(case: Case, pairs: Sequence[Pair]) -> None:
@@ -125,8 +101,6 @@ def _is_alive(counts: Sequence[int]) -> bool:
         return False
     return median(abs(one - other) for one, other in pairwise(counts)) >= _MANY_ROWS
 
-
-_FACETS: Final[dict[Topic, str]] = {"schema": "schema", "values": "dataQualityMetrics"}
 
 _VERSIONS_READ: Final = """
 SELECT job_run_id, dataset_id, dataset_version FROM {s}.lineage_edges

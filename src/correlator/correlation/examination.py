@@ -4,9 +4,10 @@ from typing import Final
 from uuid import UUID
 
 from correlator.correlation.case import Case
-from correlator.correlation.contents import find_changes_of_contents, find_changes_of_sources, find_unchanged
+from correlator.correlation.contents import find_changes_of_schemas, find_changes_of_sources, find_unchanged
 from correlator.correlation.findings import Findings, Pair
 from correlator.correlation.history import Run
+from correlator.correlation.metrics import find_metrics
 from correlator.correlation.odd_amounts import find_amounts, find_between
 from correlator.correlation.past import PastRun
 from correlator.correlation.set_up import (
@@ -29,7 +30,8 @@ def examine(case: Case) -> dict[UUID, Findings]:
     pairs = [_pair(case, one, one.baseline) for one in new if one.baseline is not None]
     find_changes_of_set_up(case, pairs)
     find_changes_of_inputs(case, pairs)
-    find_changes_of_contents(case, pairs)
+    find_changes_of_schemas(case, pairs)
+    find_metrics(case, pairs)
     find_changes_of_sources(case, pairs)
     find_unchanged(case, pairs)
     for one in new:

@@ -66,7 +66,8 @@ def judged(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn, l
             continue
         elsewhere = second if strongest[run] == first else first
         changes = _changes(case, found, shared)
-        yield _judged(case, found, effects[run], changes, elsewhere, suspected.get(run, _Suspicion()))
+        suspicion = suspected.get(run) or _Suspicion(is_entry=passed_on.is_entry(run))
+        yield _judged(case, found, effects[run], changes, elsewhere, suspicion)
 
 
 class _Suspicion(msgspec.Struct):
@@ -75,6 +76,8 @@ class _Suspicion(msgspec.Struct):
     strength: float = 0.0
     shown_by: str = ""
     """The job that shows it."""
+    is_entry: bool = False
+    """Whether what it reads comes from outside."""
     is_cleared: str = ""
     """The job above that a run which shows an effect may have it from: one that changed and says nothing."""
 
@@ -148,6 +151,10 @@ def _judged(
         parts.append(0.85 * case.fit("failed"))
     if found.duration is not None:
         parts.append(0.05)
+    if suspicion.is_entry and case.failure.question.kind == "freshness":
+        # All have run, and data does not grow old on its way.
+        parts.append(0.08)
+        candidate.reasons.append("if what was read is old, it was so when it came in here")
     parts.append(0.06 if found.distance == 0 else 0.02)
     score = 0.0
     for part in parts:

@@ -71,25 +71,27 @@ def walk(
     """
     traces = [Trace(start) for start, _ in starts]
     frontier: list[dict[UUID, list[Version]]] = []
+    known = [start for start, _ in starts if start is not None]
+    beside = dict(zip((one.key for one in known), history.other_writers(known), strict=True)) if others else {}
     for trace, (start, columns) in zip(traces, starts, strict=True):
         layer: dict[UUID, list[Version]] = {}
         if start is not None:
             trace.columns[start.dataset] = columns
-            for version in (start, *(history.other_writers([start])[0] if others else ())):
+            for version in (start, *beside.get(start.key, ())):
                 _arrive(trace, layer, version, 0)
         frontier.append(layer)
     distance = 0
     while any(frontier) and distance < limits.depth:
         distance += 1
         runs = {run for layer in frontier for run in layer}
-        known = history.runs(runs)
+        readers = history.runs(runs)
         inputs = history.inputs(runs)
         outputs = history.outputs(runs)
         sources = history.sources(runs)
         asked: list[tuple[int, Use]] = []
         for number, (trace, layer) in enumerate(zip(traces, frontier, strict=True)):
             for run, versions in layer.items():
-                uses = _feeding(known.get(run), inputs[run], outputs[run], sources.get(run, []), versions)
+                uses = _feeding(readers.get(run), inputs[run], outputs[run], sources.get(run, []), versions)
                 _reach(trace, versions, uses, sources.get(run, []))
                 asked += [(number, use) for use in uses]
         bound = list(zip(asked, history.bind([use for _, use in asked]), strict=True))

@@ -34,7 +34,7 @@ Groups = tuple[tuple[str, tuple[Any, ...]], ...]
 DELETED: Final[Id] = b""
 
 HISTORIES: Final = {
-    "dataset": ("schema", "columnLineage", "ownership"),
+    "dataset": ("schema", "columnLineage", "ownership", "dataQualityMetrics"),
     "job": ("ownership", "sql", "sourceCode", "sourceCodeLocation"),
     "run": ("processing_engine", "sql"),
 }

@@ -3,6 +3,7 @@
 from typing import Any
 
 import psycopg
+import pytest
 
 from correlator.correlation.incident_detail import Reach, incident_detail
 from correlator.correlation.walk import Limits
@@ -11,13 +12,14 @@ from tests.integration.correlation.weeks import (
     engine,
     first,
     kinds,
+    metrics,
     sql,
     told,
     version,
     with_columns,
     with_lineage,
 )
-from tests.unit.rulebook.histories import facet
+from tests.unit.rulebook.histories import DB, facet
 
 Connection = psycopg.Connection[Any]
 
@@ -333,3 +335,27 @@ def test_an_answer_says_when_it_did_not_look_at_all_there_is(connection: Connect
 
     assert (near.upstream_truncated, near.impact.truncated) == (True, True)
     assert (far.upstream_truncated, far.impact.truncated) == (False, False)
+
+
+@pytest.mark.parametrize("told_by", ["writer", "reader"])
+def test_nulls_that_somebody_counted_lead_to_where_they_came_in(connection: Connection, told_by: str) -> None:
+    weeks = Weeks()
+    for day in range(8):
+        facets = metrics(rows=1000, nulls={"mail": 4 + day if day < 7 else 600})
+        ways: list[tuple[int, str, list[str], str]] = [
+            (1, "load", [], "raw"),
+            (2, "stage", ["raw"], "staged"),
+            (3, "mart", ["staged"], "mart"),
+        ]
+        for hour, job, reads, table in ways:
+            said = {"facets": facets} if told_by == "writer" and table != "mart" else {}
+            weeks.run(job, day, hour, reads=reads, writes=[{"namespace": DB, "name": table, **said}])
+            if told_by == "reader" and table != "mart":
+                profiled = {"namespace": DB, "name": table, "inputFacets": facets}
+                weeks.run(f"profile {table}", day, hour + 0.5, reads=[profiled])
+        weeks.check("mart", day, 10, good=day < 7, test="not_null", column="mail")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert detail.candidates[0].evidence[0].sentence == "mail: 60.0% of it are null, was 1.0%"

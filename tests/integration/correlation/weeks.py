@@ -141,3 +141,9 @@ def first(detail: IncidentDetail) -> tuple[str, str | None]:
 
 def kinds(candidate: CandidateTold) -> set[str]:
     return {evidence.kind for evidence in candidate.evidence}
+
+
+def metrics(rows: int, nulls: Mapping[str, int]) -> Json:
+    """As facets of a dataset, or of an input."""
+    columns = {column: {"nullCount": number} for column, number in nulls.items()}
+    return {"dataQualityMetrics": facet(rowCount=rows, columnMetrics=columns)}

@@ -1,0 +1,103 @@
+"""What columns held, and how many rows there were, as `dataQualityMetrics` facets say.
+
+Whoever writes a dataset may say so of it, or whoever reads it then: profilers and checks are readers.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+from correlator.correlation.case import Case
+from correlator.correlation.changes import metric_changes, rows_of
+from correlator.correlation.findings import Findings, Pair
+from correlator.correlation.history import Version
+from correlator.correlation.past import PastRun, facets_at
+from correlator.correlation.usual import Sample, oddity
+
+_KEY: Final = "dataQualityMetrics"
+_Look: TypeAlias = tuple[UUID, UUID, datetime, datetime]
+"""A dataset, the run that wrote it, when, and until when that was what there is."""
+
+
+def find_metrics(case: Case, pairs: Sequence[Pair]) -> None:
+    looks = {
+        (pair.found.run.id, version.dataset): _look(case, pair.found.run.job_id, version, version.run, version.at)
+        for pair in pairs
+        for version in case.bad.written[pair.found.run.id]
+    }
+    now = _said(case, list(looks.values()))
+    former: dict[tuple[UUID, UUID], list[tuple[PastRun, _Look]]] = {}
+    for pair in pairs:
+        for version in case.bad.written[pair.found.run.id]:
+            key = pair.found.run.id, version.dataset
+            if looks[key] in now:
+                former[key] = [
+                    (past, _look(case, pair.found.run.job_id, version, past.id, past.ended_at))
+                    for past in (pair.before, *pair.older)
+                ]
+    # Few say so: what was before is asked for where something is said now.
+    then = _said(case, [look for looks_back in former.values() for _, look in looks_back])
+    for pair in pairs:
+        for version in case.bad.written[pair.found.run.id]:
+            key = pair.found.run.id, version.dataset
+            if key in former:
+                told = [(past.ended_at, then.get(look)) for past, look in former[key]]
+                _compare(pair.found, version, now[looks[key]], told)
+
+
+def _look(case: Case, job: UUID, version: Version, run: UUID, at: datetime) -> _Look:
+    ends = [past.ended_at for past in case.pasts[job].good if past.ended_at > at]
+    return version.written_as, run, at, min(ends, default=case.failure.at + timedelta(days=1))
+
+
+def _said(case: Case, looks: Sequence[_Look]) -> dict[_Look, Any]:
+    """By the writer, in the facets of the dataset or of the output; else by the first reader who says it."""
+    if not looks:
+        return {}
+    stood = facets_at(case.history, "dataset", [(dataset, at) for dataset, _, at, _ in looks], [_KEY])
+    found = {look: stood[look[0], look[2]][_KEY] for look in looks if _KEY in stood[look[0], look[2]]}
+    asked = [look for look in looks if look not in found]
+    if asked:
+        columns = [list(column) for column in zip(*asked, strict=True)]
+        rows = case.history.rows(_OF_EDGES, *columns)
+        found.update((asked[number - 1], metrics) for number, metrics in rows)
+    return found
+
+
+def _compare(one: Findings, version: Version, now: Any, told: Sequence[tuple[datetime, Any]]) -> None:
+    """`told` are the metrics of former runs, that of the baseline first."""
+    one.said["values"].add(version.dataset)
+    former = [metrics for _, metrics in told]
+    changes = metric_changes(former[0], now, former[1:])
+    if changes:
+        one.metrics[version.dataset] = changes
+    rows = rows_of(now)
+    if version.row_count is not None or rows is None:
+        return
+    one.said["amount"].add(version.dataset)
+    counts = [(at, rows_of(metrics)) for at, metrics in told]
+    odd = oddity(version.at, float(rows), [Sample.of(at, float(amount)) for at, amount in counts if amount is not None])
+    if odd is not None and odd.strength:
+        one.volumes[version.dataset] = ("rows", odd)
+
+
+# One probe of the writer's edge, and a short range of the reads that followed.
+_OF_EDGES: Final = f"""
+SELECT asked.number, coalesce(own.metrics, read.metrics)
+FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::timestamptz[])
+    WITH ORDINALITY AS asked (dataset_id, run_id, at, until, number)
+LEFT JOIN LATERAL (
+    SELECT facets -> '{_KEY}' AS metrics FROM {{s}}.lineage_edges
+    WHERE job_run_id = asked.run_id AND dataset_id = asked.dataset_id AND edge_type = 'output'
+) AS own ON true
+LEFT JOIN LATERAL (
+    SELECT reads.metrics FROM (
+        SELECT facets -> '{_KEY}' AS metrics, used_at, job_run_id FROM {{s}}.lineage_edges
+        WHERE dataset_id = asked.dataset_id AND edge_type = 'input' AND used_at >= asked.at AND used_at < asked.until
+        ORDER BY used_at, job_run_id LIMIT 10
+    ) AS reads
+    WHERE reads.metrics IS NOT NULL ORDER BY reads.used_at, reads.job_run_id LIMIT 1
+) AS read ON true
+WHERE coalesce(own.metrics, read.metrics) IS NOT NULL
+"""  # noqa: S608 (constants)
