@@ -1,5 +1,6 @@
 """How much was written into a dataset, write by write, and what is usual: the points and the band of a plot."""
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final
 from uuid import UUID
@@ -54,13 +55,15 @@ def amounts(
     ]
     return Amounts(
         items,
-        _usual([Sample.of(one.at, float(one.rows)) for one in items[:-1] if one.rows is not None]),
-        _usual([Sample.of(one.at, float(one.bytes)) for one in items[:-1] if one.bytes is not None]),
+        _usual(items, lambda one: one.rows),
+        _usual(items, lambda one: one.bytes),
     )
 
 
-def _usual(before: list[Sample]) -> Usual | None:
-    found = band(before)
+def _usual(items: Sequence[Amount], amount: Callable[[Amount], int | None]) -> Usual | None:
+    """As of the last one, by those before it."""
+    before = [Sample.of(one.at, float(said)) for one in reversed(items[:-1]) if (said := amount(one)) is not None]
+    found = band(items[-1].at, before) if before else None
     return None if found is None else Usual(*found)
 
 

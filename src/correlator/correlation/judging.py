@@ -57,7 +57,7 @@ def judged(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn, l
     shared = Counter(
         (change.facet, change.path, change.after) for found in findings.values() for change in found.settings
     )
-    shared.update(_deploy(change) for found in findings.values() for change in found.code if change.whose)
+    shared.update(_deploy(change) for found in findings.values() for change in found.code)
     first, second, *_ = [*sorted([*strongest.values(), least], reverse=True), 0.0]
     suspected = _suspected(findings, effects, strongest, passed_on)
     for run, found in findings.items():
@@ -378,7 +378,7 @@ def _repeated(found: Findings) -> Signs:
 
 
 def _deploy(change: CodeChange) -> Setting:
-    return change.facet, change.whose, change.after if change.whose else ""
+    return change.facet, change.whose, change.after
 
 
 def _commonness(number: int) -> float:

@@ -15,6 +15,9 @@ MANY: Final = 8
 """Of so many something can be said with confidence."""
 _OF_AN_HOUR: Final = 3
 _TO_TELL: Final = 3
+_DAY: Final = 86_400.0
+_TO_GROW: Final = 16
+"""So many tell whether there is more from one to the next."""
 _WEEKEND: Final = (5, 6)
 _ODD_SCORE: Final = 4.0
 _ODD_RATIO: Final = 0.1
@@ -26,6 +29,8 @@ _LEAST_SPREAD: Final = 0.04
 
 class Sample(msgspec.Struct, frozen=True):
     at: datetime
+    seconds: float
+    """The same moment as a number."""
     log: float
     """The amount, on the scale of logarithms."""
     hour: int
@@ -33,7 +38,7 @@ class Sample(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, at: datetime, amount: float) -> "Sample":
-        return cls(at, math.log(amount + 1), at.hour, at.weekday())
+        return cls(at, at.timestamp(), math.log(amount + 1), at.hour, at.weekday())
 
     @property
     def amount(self) -> int:
@@ -61,44 +66,77 @@ class Oddity(msgspec.Struct, frozen=True):
 
 
 def oddity(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | None:
-    """Odd is what is odd among all, and among those of the same weekday, of weekends, and of the same hour."""
+    """Odd is what is odd among all, and among those of the same weekday, of weekends, and of the same hour.
+
+    `before` is in order of time, the latest first.
+    """
     if len(before) < _FEWEST:
         return None
-    if len({sample.at.date() for sample in before}) * 2 <= len(before):
-        before = _as_of_hour(at.hour, before)
-    alike = list(_alike(Sample.of(at, amount), before))
+    one = Sample.of(at, amount)
+    alike = list(_alike(one, before, _as_of_hour(one, before, _as_of_now(one, before))))
     parts = [_Usual.of(logs) for logs in alike]
-    scores = [part.score(amount) for part in parts]
+    scores = [part.score(one.log) for part in parts]
     is_odd = all(score > 0 for score in scores) or all(score < 0 for score in scores)
     # How far it is from what is usual is told by those that are most alike, if they are more than two.
     usual = [part for part, logs in zip(parts, alike, strict=True) if len(logs) >= _TO_TELL][-1]
     return Oddity(amount, math.exp(usual.middle) - 1, min(scores, key=abs) if is_odd else 0.0)
 
 
-def band(before: Sequence[Sample]) -> tuple[float, float, float] | None:
-    """Between which amounts nothing is odd, and the middle of them."""
+def band(at: datetime, before: Sequence[Sample]) -> tuple[float, float, float] | None:
+    """Between which amounts nothing is odd at a moment, and the middle of them. Of those before the last comes first."""
     if len(before) < _FEWEST:
         return None
-    usual = _Usual.of([sample.log for sample in before])
+    one = Sample.of(at, 0.0)
+    usual = _Usual.of(_as_of_hour(one, before, _as_of_now(one, before)))
     reach = max(_ODD_SCORE * usual.spread, _ODD_RATIO)
     low, high = (math.exp(usual.middle + side * reach) - 1 for side in (-1, 1))
     return max(0.0, low), math.exp(usual.middle) - 1, high
 
 
-def _as_of_hour(hour: int, before: Sequence[Sample]) -> Sequence[Sample]:
+def _as_of_now(one: Sample, before: Sequence[Sample]) -> list[float]:
+    """What grows, or shrinks, as it would be now: half of a table that has doubled is as much as it once was."""
+    logs = [sample.log for sample in before]
+    if len(logs) < _TO_GROW:
+        return logs
+    half, quarter = len(logs) // 2, len(logs) // 4
+    grown = median(logs[:half]) - median(logs[half:])
+    seconds = before[quarter].seconds - before[half + quarter].seconds
+    if abs(grown) < _LEAST_SPREAD or seconds <= 0:
+        return logs
+    return [log + grown / seconds * (one.seconds - sample.seconds) for log, sample in zip(logs, before, strict=True)]
+
+
+def _as_of_hour(one: Sample, before: Sequence[Sample], logs: list[float]) -> list[float]:
     """Where there are several a day, each as it would be at this hour: a night is no quiet noon."""
+    days = (before[0].seconds - before[-1].seconds) / _DAY + 1
+    if len(logs) < 2 * days:
+        return logs
     by_hour: dict[int, list[float]] = {}
-    for sample in before:
-        by_hour.setdefault(sample.hour, []).append(sample.log)
-    if len(by_hour.get(hour, ())) < _OF_AN_HOUR:
-        return before
-    usual = {each: median(logs) for each, logs in by_hour.items() if len(logs) >= _OF_AN_HOUR}
-    here = usual[hour]
-    return [
-        Sample(sample.at, sample.log - usual[sample.hour] + here, sample.hour, sample.weekday)
-        for sample in before
-        if sample.hour in usual
-    ]
+    for sample, log in zip(before, logs, strict=True):
+        by_hour.setdefault(sample.hour, []).append(log)
+    if len(by_hour.get(one.hour, ())) < _OF_AN_HOUR:
+        return logs
+    # Of an hour that was rarely seen nothing is known but the amount itself.
+    shift = {
+        hour: median(by_hour[one.hour]) - median(of_hour) if len(of_hour) >= _OF_AN_HOUR else 0.0
+        for hour, of_hour in by_hour.items()
+    }
+    return [log + shift[sample.hour] for sample, log in zip(before, logs, strict=True)]
+
+
+def _alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> Iterator[list[float]]:
+    """The most alike last."""
+    yield logs
+    is_weekend = one.weekday in _WEEKEND
+    hours = {(one.hour + shift) % 24 for shift in (-1, 0, 1)}
+    pairs = list(zip(before, logs, strict=True))
+    for part, fewest in (
+        ([log for sample, log in pairs if sample.hour in hours], 3),
+        ([log for sample, log in pairs if (sample.weekday in _WEEKEND) == is_weekend], 2),
+        ([log for sample, log in pairs if sample.weekday == one.weekday], 2),
+    ):
+        if len(part) >= fewest:
+            yield part
 
 
 class _Usual(msgspec.Struct, frozen=True):
@@ -114,22 +152,8 @@ class _Usual(msgspec.Struct, frozen=True):
         least = _LEAST_SPREAD if len(logs) >= MANY else 2 * _LEAST_SPREAD
         return cls(middle, max(_SPREAD * median([abs(log - middle) for log in logs]), least))
 
-    def score(self, amount: float) -> float:
-        return (math.log(amount + 1) - self.middle) / self.spread
-
-
-def _alike(one: Sample, before: Sequence[Sample]) -> Iterator[list[float]]:
-    """The most alike last."""
-    yield [sample.log for sample in before]
-    is_weekend = one.weekday in _WEEKEND
-    hours = {(one.hour + shift) % 24 for shift in (-1, 0, 1)}
-    for part, fewest in (
-        ([sample.log for sample in before if sample.hour in hours], 3),
-        ([sample.log for sample in before if (sample.weekday in _WEEKEND) == is_weekend], 2),
-        ([sample.log for sample in before if sample.weekday == one.weekday], 2),
-    ):
-        if len(part) >= fewest:
-            yield part
+    def score(self, log: float) -> float:
+        return (log - self.middle) / self.spread
 
 
 class Cadence(msgspec.Struct, frozen=True):

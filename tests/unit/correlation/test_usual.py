@@ -1,0 +1,86 @@
+"""What is odd, and what is late."""
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from correlator.correlation.usual import Oddity, Sample, cadence, oddity
+
+_MONDAY = datetime(2026, 5, 4, 6, tzinfo=UTC)
+
+
+def wobble(number: int) -> float:
+    """A few percent up and down, the same every time."""
+    return 1 + 0.03 * math.sin(number * 2.4)
+
+
+def daily(days: int, amount: Callable[[int], float]) -> list[Sample]:
+    return [Sample.of(_MONDAY + timedelta(days=day), amount(day) * wobble(day)) for day in range(days)]
+
+
+def judged(samples: list[Sample], day: float, amount: float) -> Oddity:
+    found = oddity(_MONDAY + timedelta(days=day), amount, samples[::-1])
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("amount", "is_odd"), [(1000, False), (950, False), (500, True), (2000, True), (0, True)])
+def test_odd_is_what_is_far_from_all_that_was(amount: float, is_odd: bool) -> None:  # noqa: FBT001
+    odd = judged(daily(30, lambda _: 1000), 30, amount)
+
+    assert bool(odd.strength) == is_odd
+    assert round(odd.usual, -2) == 1000
+
+
+def test_of_few_nothing_can_be_said() -> None:
+    assert oddity(_MONDAY, 1000, daily(3, lambda _: 1)) is None
+
+
+def test_a_weekend_is_judged_by_weekends() -> None:
+    samples = daily(33, lambda day: 100 if day % 7 in (5, 6) else 1000)
+
+    assert not judged(samples, 33, 100).strength
+    odd = judged(samples, 33, 1000)
+    assert (odd.strength, round(odd.usual, -1)) == (0, 100)
+    odd = judged(samples, 33, 3000)
+    assert odd.strength == 1
+    assert round(odd.usual, -1) == 100
+
+
+def test_a_night_is_judged_by_nights() -> None:
+    def usual(hour: int) -> float:
+        return 100 + 900 * math.sin(math.pi * (hour % 24) / 24) ** 2
+
+    samples = [Sample.of(_MONDAY + timedelta(hours=hour), usual(hour + 6) * wobble(hour)) for hour in range(8 * 24)]
+
+    assert not judged(samples, 8 + 18 / 24, usual(0)).strength
+    assert judged(samples, 8 + 18 / 24, 4 * usual(0)).strength == 1
+    assert judged(samples, 8 + 6 / 24, usual(12) / 4).strength == 1
+
+
+def test_what_has_grown_is_judged_by_what_it_would_be_now() -> None:
+    samples = daily(60, lambda day: 1000 * 1.03**day)
+    now = 1000 * 1.03**60
+
+    assert not judged(samples, 60, now).strength
+    odd = judged(samples, 60, now / 2)
+    assert odd.strength > 0.9
+    assert odd.score < 0
+
+
+def test_a_single_odd_one_among_them_changes_nothing() -> None:
+    samples = [*daily(30, lambda _: 1000), Sample.of(_MONDAY + timedelta(days=30), 50_000)]
+
+    assert judged(samples, 31, 400).strength
+
+
+def test_who_rests_on_weekends_is_late_on_monday_alone() -> None:
+    moments = [_MONDAY + timedelta(days=day) for day in range(26) if day % 7 < 5]
+    rhythm = cadence(moments, moments[-1])
+
+    assert rhythm is not None
+    assert rhythm.interval == timedelta(days=3)
+    assert not rhythm.is_late(moments[-1], moments[-1] + timedelta(days=2))
+    assert rhythm.is_late(moments[-1], moments[-1] + timedelta(days=3, hours=2))
