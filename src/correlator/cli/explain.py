@@ -69,6 +69,8 @@ def _page(detail: IncidentDetail) -> Iterator[RenderableType]:
         )
     if detail.upstream:
         yield from _section("Where it comes from", _tree(detail))
+        if detail.upstream_truncated:
+            yield Text("  There is more upstream than was looked at: see cause_depth and cause_runs.", style="yellow")
     yield from _section("Who is hurt", _impact(detail))
     if detail.timeline:
         lines = [f"{moment(one.at)}  {printable(one.sentence)}" for one in detail.timeline]

@@ -83,7 +83,7 @@ def oddity(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | No
 
 
 def band(at: datetime, before: Sequence[Sample]) -> tuple[float, float, float] | None:
-    """Between which amounts nothing is odd at a moment, and the middle of them. Of those before the last comes first."""
+    """Between which amounts nothing is odd at a moment, and the middle of them; `before` has the latest first."""
     if len(before) < _FEWEST:
         return None
     one = Sample.of(at, 0.0)
