@@ -43,6 +43,22 @@ WHERE told_at IS NULL AND due_at <= now()
        OR seen_at + make_interval(secs => %(wait)s + %(lag)s) <= now())
 ORDER BY seen_at, failure_id LIMIT %(most)s
 """
+# All at once of what is over, or too old, and was never muted: a backfill may bring a hundred thousand of them.
+_SWEEP: Final = """
+DELETE FROM kept.alert_watch WHERE told_at IS NULL AND failure_id IN (
+    SELECT seen.failure_id FROM kept.alert_watch AS seen
+    LEFT JOIN facts.failures AS failure ON failure.id = seen.failure_id
+    LEFT JOIN facts.incidents AS incident ON incident.id = failure.incident_id
+    WHERE seen.told_at IS NULL AND seen.due_at <= now() AND (
+        incident.id IS NULL OR incident.resolved_at IS NOT NULL
+        OR (incident.opened_at < now() - make_interval(secs => %s) AND NOT EXISTS (
+            SELECT FROM kept.incident_actions AS said
+            WHERE said.subject_id = failure.subject_id AND said.kind IN ('mute', 'unmute')
+        ))
+    )
+    LIMIT 10000
+)
+"""
 _TAKE: Final = "SELECT seen_at FROM kept.alert_watch WHERE failure_id = %s AND told_at IS NULL FOR UPDATE SKIP LOCKED"
 _MOVE: Final = """
 INSERT INTO kept.alert_watch (failure_id, seen_at) VALUES (%s, %s) ON CONFLICT (failure_id) DO NOTHING
@@ -106,6 +122,7 @@ class Decisions:
     def decide(self, connection: psycopg.Connection[Any]) -> None:
         """On all that is due. The connection is in autocommit: each decision is a transaction of its own."""
         if self._is_there(connection, "told_at IS NULL"):
+            connection.execute(_SWEEP, [self._settings.alert_max_age])
             for failure in self._due(connection):
                 self._each(connection, failure, self._decide_on)
         if self._is_there(connection, "told_at IS NOT NULL"):

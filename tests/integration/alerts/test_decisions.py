@@ -209,10 +209,23 @@ def test_nobody_is_told_of_a_failure_that_is_too_old_or_of_a_backfill(connection
     decide(connection)
     assert told(connection) == []
 
-    raw_fails(connection)
+    raw_fails(connection, "too old for this setting")
     decide(connection, alert_max_age=60.0)
     assert told(connection) == []
     assert connection.execute("TABLE kept.alert_watch").fetchall() == []
+
+
+def test_a_large_backfill_keeps_nobody_from_being_told_of_what_fails_now(connection: Connection) -> None:
+    add(connection)
+    tell(
+        connection,
+        *(checked("raw", f"old {n}", ago(5000 + n), good=False, test=f"check {n}") for n in range(150)),
+    )
+    raw_fails(connection)
+    let_time_pass(connection)
+    Decisions(settings()).decide(connection)
+
+    assert told(connection) == [("all", "opened", RAW)]
 
 
 def test_what_waits_behind_the_pipeline_is_waited_for_but_not_for_ever(connection: Connection) -> None:
