@@ -80,7 +80,6 @@ class Consumer:
         self._position = writer.position(name)
         self._taken = self._position
         """The end of what is in its hands: whoever drops partitions counts what is behind it."""
-        self._taking = threading.Lock()
         self._generation = 0
         self._waiting_since: float | None = None
         self._reader: Reader | None = None
@@ -119,10 +118,12 @@ class Consumer:
         return 0.0 if since is None or not self.lag_events else max(0.0, self._clock() - since)
 
     def missed(self, partition: Partition) -> int:
-        """A partition is dropped: count what of it was not even read. What was is counted when it is given up."""
-        with self._taking:
-            count = waiting_events([partition], self._taken)
-            self.tally.dropped += count
+        """A partition is dropped: count what of it was not even read. What was is counted when it is given up.
+
+        Called under `Writer.dropping`.
+        """
+        count = waiting_events([partition], self._taken)
+        self.tally.dropped += count
         return count
 
     def lose_all(self) -> int:
@@ -167,9 +168,9 @@ class Consumer:
 
     def _next(self) -> Chunk | None:
         """Some events; None if there are none at the moment, or the place was left for the next partition."""
-        partition = self._partition()
-        if partition is not None and self._reader is not None:
-            with self._taking:
+        with self._writer.dropping:
+            partition = self._partition()
+            if partition is not None and self._reader is not None:
                 chunk = self._reader.read(
                     partition,
                     self._position.offset,
@@ -180,8 +181,6 @@ class Consumer:
                     self._taken = chunk.after
                     self._waiting_since = chunk.received_at
                     return chunk
-            if not self._holds(partition.id):
-                return None
         self._waiting_since = None
         self._writer.wait_for_events(lambda: bool(self.lag_events) or self._stopping.is_set(), _IDLE_SECONDS)
         return None
@@ -278,10 +277,11 @@ class Consumer:
         return self._failed.hand_over(events).result()
 
     def _next_partition(self, partition: int) -> None:
-        following = [each.id for each in self._writer.partitions if each.id > partition]
-        if following:
-            self._go_to(Position(following[0], 0))
-            self._writer.note(self.name, self._position)
+        with self._writer.dropping:
+            following = [each.id for each in self._writer.partitions if each.id > partition]
+            if following:
+                self._go_to(Position(following[0], 0))
+                self._writer.note(self.name, self._position)
 
     def _give_up(self, chunk: Chunk, count: int) -> None:
         """The partition was dropped under its hands."""

@@ -5,6 +5,7 @@ The same thread removes what is processed, too old or too much, so that nobody e
 """
 
 import logging
+import math
 import os
 import sqlite3
 import threading
@@ -93,6 +94,8 @@ class Writer:
         self._appended = threading.Condition()
         self._wake: Wake = lambda work: work()
         self._thread = threading.Thread(target=self._run, name="buffer", daemon=True)
+        self.dropping = threading.Lock()
+        """Held while partitions go and while that is counted: nobody goes on to a next one in between."""
         self.counts = Counts()
         self.trouble: str | None = None
         """Why nothing can be kept at the moment, if so."""
@@ -166,17 +169,16 @@ class Writer:
     # --- the thread
 
     def _run(self) -> None:
-        collect_at = time.monotonic()
+        collected_at = -math.inf
         while True:
-            seconds = self._collect_seconds if self.trouble is None else _RECOVERY_SECONDS
-            self._wait(min(collect_at, time.monotonic() + seconds))
+            self._wait(collected_at + self._pause)
             try:
                 if self._damage is not None:
                     self._begin_anew(self._damage)
                 if self._pending or self._positions:
                     self._commit()
-                if time.monotonic() >= collect_at or self._buffer.is_over_its_size:
-                    collect_at = time.monotonic() + seconds
+                if time.monotonic() >= collected_at + self._pause or self._buffer.is_over_its_size:
+                    collected_at = time.monotonic()
                     self._collect()
             except sqlite3.DatabaseError as error:
                 self._fail([], error)
@@ -189,6 +191,11 @@ class Writer:
                 self._refuse(self._take_all(), Unwritable(self.trouble))
                 self._close()
                 return
+
+    @property
+    def _pause(self) -> float:
+        """Between two collections. When there is trouble, one may end it."""
+        return self._collect_seconds if self.trouble is None else min(_RECOVERY_SECONDS, self._collect_seconds)
 
     def _close(self) -> None:
         try:
@@ -328,12 +335,14 @@ class Writer:
             _log.debug("Nobody is left to be told.")
 
     def _collect(self) -> None:
-        processed, dropped = self._buffer.collect(self._destinations)
+        with self.dropping:
+            processed, dropped = self._buffer.collect(self._destinations)
+            if dropped:
+                self._on_dropped(dropped)
         self.counts.processed_partitions += len(processed)
+        for each in dropped:
+            self.counts.dropped_partitions[each.why] += 1
         if dropped:
-            for each in dropped:
-                self.counts.dropped_partitions[each.why] += 1
-            self._on_dropped(dropped)
             self.wake_readers()
         if self.trouble is not None and self._lack_of_room() is None:
             # A collection has been written: there is room again.

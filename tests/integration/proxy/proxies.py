@@ -28,10 +28,17 @@ def broken(mark: object) -> dict[str, Any]:
 
 
 class Proxy:
-    def __init__(self, data_dir: Path, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        arguments: Sequence[str],
+        environ: Mapping[str, str] | None = None,
+        log_dir: Path | None = None,
+    ) -> None:
         self.data_dir = data_dir
         data_dir.mkdir(exist_ok=True)
-        self.log_file = data_dir / f"proxy-{len(list(data_dir.glob('proxy-*.log')))}.log"
+        log_dir = log_dir or data_dir
+        self.log_file = log_dir / f"proxy-{len(list(log_dir.glob('proxy-*.log')))}.log"
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("CORRELATOR_")}
         with self.log_file.open("wb") as log:
             self.process = subprocess.Popen(  # noqa: S603 (our own command)
@@ -112,8 +119,10 @@ class Proxy:
 
 
 @contextmanager
-def proxy(data_dir: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> Iterator[Proxy]:
-    started = Proxy(data_dir, arguments, environ)
+def proxy(
+    data_dir: Path, *arguments: str, environ: Mapping[str, str] | None = None, log_dir: Path | None = None
+) -> Iterator[Proxy]:
+    started = Proxy(data_dir, arguments, environ, log_dir)
     try:
         started.wait_for_line()
         yield started
