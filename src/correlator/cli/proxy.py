@@ -19,12 +19,13 @@ from correlator.config import CommonSettings, ProxySettings
 from correlator.http.listener import BACKLOG, SWITCH_INTERVAL, HttpServer
 from correlator.http.request_log import Log, capture_logging
 from correlator.key_scopes import KEY_START, hash_of
-from correlator.proxy.app import DIRECTORY, App
+from correlator.proxy.app import DIRECTORY, App, judge_of
 from correlator.proxy.buffer import BufferLockedError
 from correlator.proxy.dead_letters import DeadLetter, DeadLetters
 from correlator.proxy.destinations import Accepted, Destination, DestinationError, make, parse_all
 from correlator.proxy.failed_events import HandlerError
 from correlator.proxy.keys import KeyFileError, SenderKeys
+from correlator.rulebook.events import Rejection
 
 _HELP: Final = {"help_option_names": ["-h", "--help"]}
 _RANDOM_BYTES: Final = 32
@@ -187,6 +188,7 @@ class _Again:
 
     def __init__(self, settings: ProxySettings, url: str, key: str | None) -> None:
         self._url = urlsplit(url)
+        self._judge = judge_of(settings)
         self._headers = {"Content-Type": "application/json"} | (
             {} if key is None else {"Authorization": f"Bearer {key}"}
         )
@@ -202,7 +204,9 @@ class _Again:
     def send(self, letter: DeadLetter, raw: bytes) -> str | None:
         """Why it failed again, if so."""
         if letter.destination is None:
-            return self._to_proxy(raw)
+            # Judged here first: the proxy would keep what it refuses once more.
+            verdict = self._judge(raw)
+            return verdict.sentence if isinstance(verdict, Rejection) else self._to_proxy(raw)
         destination = self._destinations.get(letter.destination)
         if destination is None:
             return f"the settings name no destination {letter.destination}"
@@ -215,7 +219,7 @@ class _Again:
         connection = connect(self._url.hostname or "", self._url.port, timeout=_TIMEOUT)
         try:
             path = self._url.path.rstrip("/") + "/api/v1/lineage"
-            connection.request("POST", path, raw, {**self._headers, "X-Correlator-Redrive": "1"})
+            connection.request("POST", path, raw, self._headers)
             response = connection.getresponse()
             body = response.read()
         except OSError as error:

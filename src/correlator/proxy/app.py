@@ -102,11 +102,7 @@ class App:
             writer=self.writer,
             failed=self._failed,
             limits=limits,
-            judge=Judge(
-                Policy(name=settings.policy, formats=settings.formats),
-                max_event_bytes=settings.max_event_bytes,
-                max_nesting=settings.max_nesting,
-            ),
+            judge=judge_of(settings),
             max_batch_events=settings.max_batch_events,
         )
         self.edge = Edge(
@@ -234,6 +230,14 @@ class App:
         if b"application/openmetrics-text" in request.headers.get(b"accept", b""):
             return Response(200, render_open(families), ((b"content-type", OPEN_CONTENT_TYPE.encode()),))
         return Response(200, render(families), ((b"content-type", CONTENT_TYPE.encode()),))
+
+
+def judge_of(settings: ProxySettings) -> Judge:
+    return Judge(
+        Policy(name=settings.policy, formats=settings.formats),
+        max_event_bytes=settings.max_event_bytes,
+        max_nesting=settings.max_nesting,
+    )
 
 
 def limits_of(settings: ProxySettings) -> Limits:

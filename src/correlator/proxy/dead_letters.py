@@ -43,7 +43,8 @@ SELECT {_COLUMNS} FROM failed_events WHERE (? OR redriven_at IS NULL) AND id < ?
 """  # noqa: S608 (a constant)
 _NEXT: Final = f"""
 SELECT {_COLUMNS}, raw FROM failed_events
-WHERE redriven_at IS NULL AND id > :after AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))
+WHERE redriven_at IS NULL AND id > :after AND id <= :last
+    AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))
 ORDER BY id LIMIT 1
 """  # noqa: S608
 
@@ -133,12 +134,17 @@ class DeadLetters:
             return [DeadLetter(*row) for row in rows]
 
     def waiting(self, ids: Sequence[int] | None) -> Iterator[tuple[DeadLetter, bytes]]:
-        """Those of these numbers, or all that were not driven in again, the oldest first."""
+        """Those of these numbers, or all that were not driven in again, the oldest first.
+
+        Those that are there now: one that fails again while they are read is not among them.
+        """
         after = 0
+        with self._in_use:
+            (last,) = self._opened().execute("SELECT coalesce(max(id), 0) FROM failed_events").fetchone()
         while True:
             with self._in_use:
                 numbers = None if ids is None else msgspec.json.encode(list(ids)).decode()
-                row = self._opened().execute(_NEXT, {"after": after, "ids": numbers}).fetchone()
+                row = self._opened().execute(_NEXT, {"after": after, "last": last, "ids": numbers}).fetchone()
             if row is None:
                 return
             letter = DeadLetter(*row[:-1])
