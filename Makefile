@@ -54,7 +54,7 @@ test: setup ## the tests, on two cores; a file of tests stays in one process
 test-producers: setup ## dbt, Spark, Airflow, Great Expectations, Kafka: the real tools, each in an environment of its own
 	$(BIN)/python -m pytest -m "producers or not producers" tests/producers
 
-chaos: setup ## kill server and database at random moments under load, 20 rounds; the pipeline at eleven chosen points
+chaos: setup ## kill server, database and proxy at random moments under load, 20 rounds each; the pipeline at eleven chosen points
 	$(BIN)/python -m tests.chaos
 	CORRELATOR_CHAOS=1 $(BIN)/python -m pytest tests/integration/pipeline/test_crashes.py
 
@@ -84,6 +84,7 @@ bench: setup ## the figures of the README, in a few minutes
 	$(BIN)/python -m benchmarks.catalogue
 	$(BIN)/python -m benchmarks.pipeline
 	$(BIN)/python -m benchmarks.freshness --seconds 20
+	$(BIN)/python -m benchmarks.proxy
 
 bench-full: setup ## the same at full size
 	$(BIN)/python -m benchmarks.validation --rounds 9
@@ -97,6 +98,7 @@ bench-full: setup ## the same at full size
 	$(BIN)/python -m benchmarks.catalogue
 	$(BIN)/python -m benchmarks.pipeline --events 1000000 2000000 4000000
 	$(BIN)/python -m benchmarks.freshness --seconds 60
+	$(BIN)/python -m benchmarks.proxy --full
 
 screenshots: setup ## make the pictures of docs/images from the demo's data (needs Chromium)
 	$(BIN)/python -m tests.web.screenshots

@@ -10,8 +10,13 @@ from random import Random
 
 import click
 
+from correlator.store.database import Database
+from correlator.store.embedded import EmbeddedPostgres
+from correlator.store.migrations import migrate
 from tests.chaos.harm import HARMS
+from tests.chaos.proxy import ProxyRounds, facts_of, send_directly
 from tests.chaos.rounds import Rounds
+from tests.integration.conftest import database_url, new_database, reachable_directory
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,6 +43,34 @@ def command(rounds: int, seed: str | None) -> None:
         raise
     shutil.rmtree(directory)
     click.echo("Everything that was acknowledged is there, once.")
+    _play_proxy(rounds, seed)
+
+
+def _play_proxy(rounds: int, seed: str) -> None:
+    """The same for the proxy: killed again and again, with a backend that comes and goes."""
+    with reachable_directory() as directory, EmbeddedPostgres.open(directory / "postgres") as postgres:
+        with new_database(postgres) as name, new_database(postgres) as other:
+            database = Database(database_url(postgres, name))
+            migrate(database)
+            played = ProxyRounds(directory, database, f"proxy {seed}", click.echo)
+            try:
+                played.play_kills(rounds)
+            except AssertionError as error:
+                click.echo(f"\n{error}\n\nAgain: --rounds {rounds} --seed {seed}", err=True)
+                sys.exit(1)
+            finally:
+                played.close()
+            undisturbed = Database(database_url(postgres, other))
+            migrate(undisturbed)
+            send_directly(directory, undisturbed, played.acknowledged)
+            facts = [facts_of(directory / str(number), each) for number, each in enumerate((database, undisturbed))]
+    if facts[0] != facts[1]:
+        click.echo(f"The tables differ from those of an undisturbed run: {facts[0]} and {facts[1]}.", err=True)
+        sys.exit(1)
+    click.echo(
+        f"The proxy was killed {played.kills} times. All {len(played.acknowledged):,} acknowledged events arrived, in "
+        "order, and the backend's tables are those of an undisturbed run."
+    )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +15,9 @@ from random import Random
 from correlator.store.database import Database
 from tests.integration.events import run_event
 from tests.integration.pipeline.brokers import free_ports
+from tests.integration.pipeline.fingerprints import fingerprints
 from tests.integration.proxy.proxies import ONE, Proxy
-from tests.integration.server.running import Server
+from tests.integration.server.running import Server, running
 
 _SENDERS = 4
 _STATES = ("START", "RUNNING", "COMPLETE")
@@ -208,6 +211,25 @@ def _finishing(senders: Senders) -> Iterator[None]:
         senders.abandon()
         raise
     senders.finish()
+
+
+def send_directly(directory: Path, database: Database, acknowledged: list[Acknowledged]) -> None:
+    """What an undisturbed run leaves: the same events, straight to a server."""
+    with running(directory, database=database) as server:
+        for begin in range(0, len(acknowledged), 500):
+            events = b",".join(each.raw for each in acknowledged[begin : begin + 500])
+            answer = server.post("/api/v1/lineage/batch", b"[" + events + b"]", content_type="application/json")
+            assert answer.status == 200, answer.body
+
+
+def facts_of(directory: Path, database: Database) -> dict[str, tuple[int, int]]:
+    """All fact tables, when the pipeline has been over the log, by a number each."""
+    directory.mkdir()
+    command = [sys.executable, "-m", "correlator.cli.main", "pipeline", "batch", "--no-archive"]
+    subprocess.run(  # noqa: S603 (our own command)
+        [*command, "--data-dir", str(directory), "--database-url", database.url], check=True, capture_output=True
+    )
+    return fingerprints(database)
 
 
 def check(acknowledged: list[Acknowledged], log: list[bytes]) -> None:

@@ -172,7 +172,7 @@ def key_of(event: bytes) -> bytes:
 
 
 class _Bare(msgspec.Struct):
-    run: msgspec.Raw | None = None
+    run: msgspec.Raw = msgspec.Raw()
     job: _Name | None = None
     dataset: _Name | None = None
 
@@ -182,4 +182,4 @@ _decode_bare: Final = msgspec.json.Decoder(_Bare).decode
 
 def _decode_without_facets(event: bytes) -> _Event:
     bare = _decode_bare(event)
-    return _Event(None if bare.run is None else _Run(), bare.job, bare.dataset)
+    return _Event(_Run() if bytes(bare.run) else None, bare.job, bare.dataset)
