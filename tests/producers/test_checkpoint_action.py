@@ -15,6 +15,7 @@ from uuid import UUID
 import great_expectations as gx
 import pytest
 from great_expectations.core.run_identifier import RunIdentifier
+from great_expectations.datasource.fluent import SQLDatasource
 
 from correlator.integrations.great_expectations import CorrelatorValidationAction
 from correlator.rulebook.decode import judge
@@ -204,6 +205,20 @@ def test_an_error_of_our_own_never_fails_the_checkpoint(project: Path, backend: 
     assert not told["emitted"]
     assert "correlator_endpoint names a variable" in told["reason"]
     assert backend.batches == []
+
+
+def test_a_connection_that_cannot_be_asked_for_its_name_does_not_outlast_the_timeout(
+    project: Path, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = checkpoint(project).run()
+    is_over = threading.Event()
+    monkeypatch.setattr(SQLDatasource, "get_engine", lambda _: is_over.wait())
+    try:
+        told = told_by(action(backend, timeout=1), result)
+    finally:
+        is_over.set()
+
+    assert "not sent within 1 s" in told["reason"]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def page_of(correlator: Correlator) -> Page:
     """With the package that it names from the tests' cache."""
     found = PACKAGE.search(Page("spark.md").text)
     assert found is not None
-    (jar,) = maven.jars([maven.Artifact(*found.groups())])
+    (jar,) = maven.jars([maven.Artifact(found[1], found[2], found[3])])
     return Page("spark.md", {"http://localhost:8080": correlator.url, found[0]: f"--jars {jar}"})
 
 

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
@@ -46,7 +47,7 @@ def warehouse() -> Iterator[Warehouse]:
         made = account.run([programs.program("initdb"), "-D", data, "-U", "shop", "-A", "trust", "-N"])
         assert made.returncode == 0, made.stderr
         options = f"-h localhost -p {port} -k '' -c fsync=off"
-        control = [programs.program("pg_ctl"), "-D", data, "-w"]
+        control: list[str | Path] = [programs.program("pg_ctl"), "-D", data, "-w"]
         started = account.run([*control, "-l", data / "log", "-o", options, "start"])
         assert started.returncode == 0, (data / "log").read_text()
         try:

@@ -142,6 +142,18 @@ def test_events_that_are_refused_are_told_with_their_reasons(caplog: pytest.LogC
     assert words in caplog.text
 
 
+def test_what_the_contract_for_batches_answers_is_understood() -> None:
+    answer = {
+        "status": "partial_success",
+        "summary": {"received": 2, "successful": 1, "failed": 1},
+        "failed_events": [{"index": 0, "reason": "job.name is required", "retriable": False}],
+    }
+    with backend(200, answer) as there:
+        words = failure_of(f"{there.url}/api/v1/lineage/batch")
+
+    assert "refused 1 of 2 events: job.name is required" in words
+
+
 @pytest.mark.parametrize(
     ("status", "answer", "words"),
     [

@@ -17,6 +17,7 @@ from openlineage.client.facet_v2 import RunFacet, job_type_job, parent_run, proc
 
 from correlator import __version__
 from correlator.integrations.great_expectations.datasets import DatasetName, dataset_name
+from correlator.integrations.great_expectations.deadline import DeadlineError, within
 from correlator.integrations.great_expectations.emitter import EmissionError, emit_events, endpoint_url
 from correlator.integrations.great_expectations.extractors import (
     PRODUCER,
@@ -61,24 +62,32 @@ class CorrelatorValidationAction(ValidationAction):
     ) -> dict[str, Any]:
         """Tell what was emitted, or why nothing was."""
         del action_context
-        deadline = time.monotonic() + self.timeout
         if not self._should_emit(is_success=bool(checkpoint_result.success)):
             outcome = "success" if checkpoint_result.success else "failure"
             return {"emitted": False, "reason": f"the checkpoint was a {outcome}, and emit_on is {self.emit_on}"}
+        deadline = time.monotonic() + self.timeout
         try:
-            events = self._build_events(checkpoint_result)
-            emit_events(
-                events,
-                self._filled_in("correlator_endpoint") or "",
-                api_key=self._filled_in("api_key"),
-                timeout=max(0.0, deadline - time.monotonic()),
-            )
+            # To name a dataset an engine may be asked, which may ask others: that too has to end.
+            return within(self.timeout, lambda: self._emit(checkpoint_result, deadline))
         except EmissionError as error:
             # The emitter has logged it.
             return {"emitted": False, "reason": str(error)}
+        except DeadlineError:
+            reason = f"the results were not sent within {self.timeout} s; `timeout` says how long it may take"
+            _log.warning("checkpoint %s: %s", checkpoint_result.name, reason)
+            return {"emitted": False, "reason": reason}
         except Exception as error:  # noqa: BLE001 (fire and forget: a checkpoint never fails because of who listens)
             _log.exception("the results of checkpoint %s were not sent to Correlator", checkpoint_result.name)
             return {"emitted": False, "reason": f"{type(error).__name__}: {error}"}
+
+    def _emit(self, checkpoint_result: "CheckpointResult", deadline: float) -> dict[str, Any]:
+        events = self._build_events(checkpoint_result)
+        emit_events(
+            events,
+            self._filled_in("correlator_endpoint") or "",
+            api_key=self._filled_in("api_key"),
+            timeout=max(0.0, deadline - time.monotonic()),
+        )
         runs = dict.fromkeys(event.run.runId for event in events)
         return {"emitted": True, "events": len(events), "runs": list(runs)}
 

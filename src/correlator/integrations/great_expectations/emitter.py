@@ -2,16 +2,16 @@
 
 import json
 import logging
-import threading
 import time
 from collections.abc import Sequence
-from queue import Empty, Queue
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import requests
 from openlineage.client.event_v2 import RunEvent
 from openlineage.client.serde import Serde
+
+from correlator.integrations.great_expectations.deadline import DeadlineError, within
 
 _log: Final = logging.getLogger("correlator.integrations.great_expectations")
 
@@ -53,33 +53,21 @@ def emit_events(
     session: requests.Session | None = None,
     timeout: float = 30,
 ) -> None:
-    """Return when all events were accepted; raise `EmissionError` else, in any case within `timeout` seconds.
-
-    The limits that `requests` knows are for a connection and for each single read. A name server that does not answer,
-    or a server that sends a byte now and then, would outlast them: so the whole of it runs in a thread that is left
-    behind when the time is over.
-    """
+    """Return when all events were accepted; raise `EmissionError` else, in any case within `timeout` seconds."""
     deadline = time.monotonic() + timeout
-    outcome: Queue[Exception | None] = Queue()
-
-    def work() -> None:
-        try:
-            _post(events, endpoint_url(endpoint), api_key, session, deadline)
-        except Exception as error:  # noqa: BLE001 (whatever it is, it is raised where somebody waits)
-            outcome.put(error)
-        else:
-            outcome.put(None)
-
-    threading.Thread(target=work, name="correlator emitter", daemon=True).start()
     try:
-        error = outcome.get(timeout=max(0.0, timeout))
-    except Empty:
-        error = _too_late(endpoint, timeout)
-    if error is None:
-        return
-    told = error if isinstance(error, EmissionError) else EmissionError(f"{_place(endpoint)}: {_reason(error)}")
-    _log.warning("%s", told)
-    raise told from (None if told is error else error)
+        within(timeout, lambda: _post(events, endpoint_url(endpoint), api_key, session, deadline))
+    except DeadlineError:
+        raise _logged(_too_late(endpoint, timeout)) from None
+    except EmissionError as error:
+        raise _logged(error) from None
+    except Exception as error:
+        raise _logged(EmissionError(f"{_place(endpoint)}: {_reason(error)}")) from error
+
+
+def _logged(error: EmissionError) -> EmissionError:
+    _log.warning("%s", error)
+    return error
 
 
 def _post(
@@ -107,18 +95,17 @@ def _post(
 
 
 def _judge(status: int, text: str, url: str, sent: int) -> None:
-    if status in _ACCEPTED:
-        _log.debug("%s has taken %d events", _place(url), sent)
+    place, refused = _place(url), _refused(text)
+    if status in _ACCEPTED and not refused:
+        _log.debug("%s has taken %d events", place, sent)
         return
-    place = _place(url)
-    if status == _PARTLY:
-        refused = _refused(text)
+    if status in (*_ACCEPTED, _PARTLY):
         raise EmissionError(f"{place} refused {len(refused) or 'some'} of {sent} events: {_words(text, refused)}")
     if status in (401, 403):
         raise EmissionError(f"{place} does not accept the API key ({status}): {_words(text)}")
     if 300 <= status < 400:  # noqa: PLR2004
         raise EmissionError(f"{place} redirects ({status}), and events are sent to nobody else: name the final URL")
-    raise EmissionError(f"{place} answered {status}: {_words(text, _refused(text))}")
+    raise EmissionError(f"{place} answered {status}: {_words(text, refused)}")
 
 
 def _text(answer: requests.Response, deadline: float) -> str:
@@ -132,14 +119,18 @@ def _text(answer: requests.Response, deadline: float) -> str:
 
 
 def _refused(text: str) -> list[str]:
-    """The sentences about single events, in an answer of Correlator's."""
-    found = _member(_decoded(text), "results")
-    results = found if isinstance(found, list) else []
+    """The sentences about single events, in an answer of Correlator's or to OpenLineage's contract for batches."""
+    document = _decoded(text)
+    results = [one for one in _list(document, "results") if _member(one, "outcome") == "error"]
     return [
-        str(_member(one, "error") or _member(one, "message") or "no reason given")
-        for one in results
-        if _member(one, "outcome") == "error"
+        str(_member(one, "error") or _member(one, "reason") or _member(one, "message") or "no reason given")
+        for one in [*results, *_list(document, "failed_events")]
     ]
+
+
+def _list(document: Any, name: str) -> list[Any]:
+    found = _member(document, name)
+    return found if isinstance(found, list) else []
 
 
 def _words(text: str, sentences: Sequence[str] = ()) -> str:
