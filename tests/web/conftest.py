@@ -24,7 +24,7 @@ __all__ = ["migrated_template", "postgres"]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
-HARMLESS = ("Failed to load resource: the server responded with a status of 401",)
+HARMLESS = tuple(f"Failed to load resource: the server responded with a status of {status}" for status in (401, 404))
 """What a browser says by itself of a request that a test means to be refused."""
 
 

@@ -256,24 +256,24 @@ def opened(page: Page, name: str) -> None:
     page.wait_for_load_state("networkidle")
 
 
-@pytest.mark.parametrize("name", PATHS)
-def test_no_page_is_wider_than_a_phone(page: Page, name: str) -> None:
-    page.set_viewport_size({"width": 360, "height": 740})
-    opened(page, name)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", PATHS)
-def test_no_page_has_a_serious_fault_of_accessibility(page: Page, name: str, scheme: str) -> None:
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce")
-    opened(page, name)
-    # Through the debugger: the pages' own policy lets no such script in.
-    page.evaluate(AXE.read_text(encoding="utf-8"))
+def serious_faults(page: Page) -> list[tuple[str, list[str]]]:
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    serious = [
+    return [
         (fault["id"], [node["html"][:200] for node in fault["nodes"][:3]])
         for fault in found["violations"]
         if fault["impact"] in ("serious", "critical")
     ]
-    assert serious == []
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_page_is_for_everyone_in_light_and_dark_and_on_a_phone(page: Page, name: str) -> None:
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    opened(page, name)
+    # Through the debugger: the pages' own policy lets no such script in.
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    assert serious_faults(page) == []
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    assert serious_faults(page) == []
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert serious_faults(page) == []

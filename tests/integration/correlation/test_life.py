@@ -9,6 +9,7 @@ import pytest
 
 from correlator.correlation.history import History
 from correlator.correlation.incident_detail import incident_detail
+from correlator.correlation.incident_list import Filters, incident_list
 from correlator.correlation.incidents import Incident
 from correlator.correlation.life import (
     Action,
@@ -94,6 +95,22 @@ def test_what_has_passed_since_a_person_resolved_it_cannot_be_reopened(connectio
     assert kinds(connection, incident.id).count("reopen") == 0
 
 
+def test_what_was_done_can_be_taken_back(connection: Connection) -> None:
+    incident = red(connection, 10)
+    do(connection, incident.id, "acknowledge")
+    do(connection, incident.id, "unacknowledge")
+    assert status(connection, incident) == "open"
+    assert incident_list(connection, Filters(status="acknowledged")) == []
+    do(connection, incident.id, "acknowledge")
+    assert status(connection, incident) == "acknowledged"
+    assert [one.id for one in incident_list(connection, Filters(status="acknowledged"))] == [incident.id]
+
+    do(connection, incident.id, "assign", assignee="bob")
+    do(connection, incident.id, "unassign")
+    assert standings(History(connection), [incident], NOON)[incident.id].assignee is None
+    assert incident_list(connection, Filters(assignee="bob")) == []
+
+
 @pytest.mark.parametrize(
     ("before", "senseless", "words"),
     [
@@ -103,6 +120,8 @@ def test_what_has_passed_since_a_person_resolved_it_cannot_be_reopened(connectio
         ([{"kind": "resolve", "reason": "fixed"}], {"kind": "assign", "assignee": "bob"}, "resolved already"),
         ([{"kind": "assign", "assignee": "bob"}], {"kind": "assign", "assignee": "bob"}, "assigned to bob already"),
         ([], {"kind": "unmute"}, "not muted"),
+        ([], {"kind": "unacknowledge"}, "not acknowledged"),
+        ([], {"kind": "unassign"}, "assigned to nobody"),
         ([], {"kind": "reopen"}, "not resolved"),
     ],
 )

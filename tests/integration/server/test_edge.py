@@ -207,7 +207,9 @@ def test_a_slash_too_many_and_a_query_do_no_harm(server: Address, path: str) -> 
     assert server.post(EVENT, path).status == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/api/v1", "/api/v1/lineagex", "/API/V1/LINEAGE", "/%00", "/../ping", "/%F0%9F"])
+@pytest.mark.parametrize(
+    "path", ["/api", "/api/v1", "/api/v1/lineagex", "/API/V1/LINEAGE", "/%00", "/../ping", "/%F0%9F"]
+)
 def test_an_unknown_path_is_not_found(server: Address, path: str) -> None:
     answered = server.ask("GET", path)
     assert answered.status == 404
