@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from correlator.store.api_keys import create_key
 from correlator.store.database import Database
 from tests.integration.conftest import Postgres, database_url, new_database, reachable_directory
-from tests.integration.server.running import Server, running, wait_until
+from tests.integration.server.running import running, wait_until
 from tests.web.conftest import AXE
 from tests.web.world import STORE
 

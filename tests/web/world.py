@@ -32,8 +32,10 @@ def play(server: Server, database_url: str) -> None:
     assert taken["summary"]["failed"] == 0, taken["failed_events"][:3]
     server.post("/api/v1/lineage", b'{"eventType": "COMPLETE", "job": {"namespace": "sandbox"}}')
     merged = subprocess.run(  # noqa: S603 (our own command)
-        [sys.executable, "-m", "correlator.cli.main", "pipeline", "batch"]
-        + ["--database-url", database_url, "--data-dir", str(server.data_dir)],
+        [
+            *(sys.executable, "-m", "correlator.cli.main", "pipeline", "batch"),
+            *("--database-url", database_url, "--data-dir", str(server.data_dir)),
+        ],
         check=False,
         capture_output=True,
         text=True,

@@ -9,10 +9,8 @@ import pytest
 
 from correlator.correlation.amounts import amounts
 from correlator.correlation.history import History
-from correlator.correlation.ignored import ignore
 from correlator.correlation.incident_briefs import incident_briefs
 from correlator.correlation.incident_list import Filters, incident_list
-from correlator.correlation.missing_runs import missing_runs
 from correlator.correlation.ticks import ticks_of_jobs, ticks_of_tests
 from tests.integration.correlation.stories import checked, incident_of_run, incident_on, ran, sized, tell, urn
 
@@ -96,17 +94,3 @@ def test_amounts_stand_against_the_band_of_what_is_usual(shop: Connection) -> No
     assert [one.rows for one in before.items] == [1_001, 1_002]
     assert before.usual_rows is None
     assert amounts(shop, urn("nothing")).items == []
-
-
-def test_a_job_that_should_have_run_again_is_missing_until_it_was_put_to_rest(shop: Connection) -> None:
-    last = TEN + timedelta(hours=8)
-    assert missing_runs(shop, last + timedelta(minutes=50)) == []
-    late = missing_runs(shop, last + timedelta(hours=2))
-    assert {one.name for one in late} == {"load", "stage", "mart", "test.staged"}
-    load = next(one for one in late if one.name == "load")
-    assert load.interval_s == 3600
-    assert load.due_at == last + timedelta(hours=1, minutes=2)
-    assert missing_runs(shop, last + timedelta(days=3)) == []
-
-    ignore(shop, "job", "airflow/load", actor="ada")
-    assert "load" not in {one.name for one in missing_runs(shop, last + timedelta(hours=2))}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from correlator.server.edge import Routes
-from correlator.server.exchange import Message, Request
+from correlator.http.edge import Routes
+from correlator.http.exchange import Message, Request
 from correlator.server.user_interface import UserInterface
 
 
@@ -69,7 +69,7 @@ async def _sent(interface: UserInterface, path: str, **headers: str) -> tuple[by
 
 
 @pytest.mark.parametrize(("accepts", "packed"), [("gzip, br", True), ("", False)])
-def test_what_is_named_after_its_content_is_kept_for_ever(built: UserInterface, accepts: str, packed: bool) -> None:
+def test_what_is_named_after_its_content_is_kept_for_ever(built: UserInterface, accepts: str, *, packed: bool) -> None:
     body, headers = asyncio.run(_sent(built, "/assets/index-abc123.js", accept_encoding=accepts))
     assert b"immutable" in headers[b"cache-control"]
     assert headers[b"content-type"].startswith((b"text/javascript", b"application/javascript"))
