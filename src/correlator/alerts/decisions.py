@@ -5,7 +5,7 @@ another, of which somebody is told anyway. What is decided is written into the o
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 from uuid import UUID, uuid4
@@ -30,10 +30,15 @@ _log = logging.getLogger("correlator.alerts")
 
 # Of all servers on one database one decides at a time.
 _LOCK: Final = "SELECT pg_try_advisory_xact_lock(4017283009)"
-_AT_ONCE: Final = 100
+_AT_ONCE: Final = 20
+"""Decisions between two looks at what waits to be sent: to explain an incident takes a while."""
 _LOOK_AGAIN: Final = 60.0
 """Seconds until a consequence, or what is muted, is looked at again: it may be neither by then."""
 
+_ANYTHING: Final = """
+SELECT EXISTS (SELECT FROM kept.alert_watch WHERE told_at IS NULL),
+       EXISTS (SELECT FROM kept.alert_watch WHERE told_at IS NOT NULL)
+"""
 # Whoever waits, in the order of their time. What came after it was found is in the facts too, as far as it has come; a
 # pipeline that does not move holds nobody up for ever.
 _DUE: Final = """
@@ -119,27 +124,39 @@ class Decisions:
     def __init__(self, settings: AlertSettings) -> None:
         self._settings = settings
 
-    def decide(self, connection: psycopg.Connection[Any]) -> None:
-        """On all that is due. The connection is in autocommit: each decision is a transaction of its own."""
-        if self._is_there(connection, "told_at IS NULL"):
+    def decide(self, connection: psycopg.Connection[Any]) -> bool:
+        """On what is due, and whether there may be more. In autocommit: each decision is a transaction of its own."""
+        row = connection.execute(_ANYTHING).fetchone()
+        is_waiting, is_standing = (False, False) if row is None else row
+        is_more = False
+        if is_waiting:
             connection.execute(_SWEEP, [self._settings.alert_max_age])
-            for failure in self._due(connection):
-                self._each(connection, failure, self._decide_on)
-        if self._is_there(connection, "told_at IS NOT NULL"):
-            for failure, *_ in connection.execute(_STANDING, {"only": None, "most": _AT_ONCE}).fetchall():
-                self._each(connection, failure, self._tell_change)
+            is_more = self._each(connection, self._due(connection), self._decide_on)
+        if is_standing:
+            rows = connection.execute(_STANDING, {"only": None, "most": _AT_ONCE}).fetchall()
+            is_more |= self._each(connection, [failure for failure, *_ in rows], self._tell_change)
+        return is_more
 
-    def _each(self, connection: psycopg.Connection[Any], failure: UUID, work: _Work) -> None:
-        """Whatever is odd about one keeps nobody else from being told of."""
+    def _each(self, connection: psycopg.Connection[Any], failures: Sequence[UUID], work: _Work) -> bool:
+        """Whether there may be more for us."""
+        for failure in failures:
+            if not self._one(connection, failure, work):
+                return False
+        return len(failures) == _AT_ONCE
+
+    def _one(self, connection: psycopg.Connection[Any], failure: UUID, work: _Work) -> bool:
+        """False if it is another server's turn. Whatever is odd about one keeps nobody else from being told of."""
         try:
             with connection.transaction():
-                if _is_my_turn(connection):
-                    work(connection, failure)
+                if not _is_my_turn(connection):
+                    return False
+                work(connection, failure)
         except psycopg.OperationalError:
             raise
         except Exception:  # noqa: BLE001 (it is told, and the others have a right to be looked at)
             _log.exception("incident %s cannot be decided on; it is looked at again later", failure)
             connection.execute(_POSTPONE, [_LOOK_AGAIN, failure])
+        return True
 
     def look_at_pipeline(self, connection: psycopg.Connection[Any]) -> None:
         """Tell once that it is behind, and once that it has caught up."""
@@ -174,11 +191,6 @@ class Decisions:
         for route in chosen:
             alert = of_pipeline(lag, event, key=uuid4(), at=now, public_url=self._settings.public_url)
             outbox.put(connection, alert, route, times)
-
-    def _is_there(self, connection: psycopg.Connection[Any], condition: str) -> bool:
-        query = f"SELECT EXISTS (SELECT FROM kept.alert_watch WHERE {condition})"  # noqa: S608 (our own)
-        row = connection.execute(query.encode()).fetchone()
-        return row is not None and bool(row[0])
 
     def _due(self, connection: psycopg.Connection[Any]) -> list[UUID]:
         values = {

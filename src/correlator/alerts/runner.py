@@ -66,8 +66,10 @@ class AlertRunner:
                     connection = self._database.connect("alerts", autocommit=True)
                     connection.execute(_PATIENCE)
                     read_any_moment(connection)
-                self._look(connection)
+                is_more = self._look(connection)
                 is_away = False
+                if is_more:
+                    continue
             except psycopg.Error as error:
                 if not is_away:
                     _log.warning("alerts have to wait: %s", str(error).strip().partition("\n")[0])
@@ -82,13 +84,15 @@ class AlertRunner:
             self._finish(connection)
             connection.close()
 
-    def _look(self, connection: psycopg.Connection[Any]) -> None:
+    def _look(self, connection: psycopg.Connection[Any]) -> bool:
+        """Whether there is more to do at once."""
         self._write_down(connection)
-        self._decisions.decide(connection)
+        is_more = self._decisions.decide(connection)
         if self._looks % _LOOKS_A_LAG == 0:
             self._decisions.look_at_pipeline(connection)
         self._looks += 1
         self._dispatch(connection)
+        return is_more
 
     def _rest(self) -> None:
         """Until it is time to look again, or a message is through."""
@@ -129,7 +133,8 @@ class AlertRunner:
         pause = self._backoff(message.attempts)
         if outcome.retry_after is not None:
             pause = max(pause, outcome.retry_after)
-        if message.age + pause >= self._settings.alert_give_up:
+        left = self._settings.alert_give_up - message.age
+        if left <= 0:
             outbox.give_up(connection, message, outcome.words)
             _log.error(
                 "an alert is given up after %d attempts (alert_give_up): %r on route %r: %s; "
@@ -141,7 +146,7 @@ class AlertRunner:
             )
             return
         whole_route = outcome.retry_after is not None
-        outbox.postpone(connection, message, outcome.words, pause, whole_route=whole_route)
+        outbox.postpone(connection, message, outcome.words, min(pause, left), whole_route=whole_route)
         if message.attempts == 1:
             _log.warning("route %r does not take alerts: %s; tried again", message.destination.name, outcome.words)
 

@@ -69,7 +69,8 @@ def decide(connection: Connection, **said: Any) -> None:
     """After what there is to wait for; twice, since what is decided must stand."""
     let_time_pass(connection)
     for _ in range(2):
-        Decisions(settings(**said)).decide(connection)
+        while Decisions(settings(**said)).decide(connection):
+            pass
 
 
 def told(connection: Connection) -> list[tuple[str, str, str]]:

@@ -104,6 +104,7 @@ def test_a_receiver_that_asks_for_time_gets_it_for_all_that_waits(
         wait_until(lambda: all(one.due_at > _later(connection) for one in outbox.listed(connection)), "they wait")
 
     assert len(receiver.received) == 1
+    assert [one.state for one in outbox.listed(connection)] == ["pending"] * 3
     assert [bool(one.last_error) for one in outbox.listed(connection)] == [False, False, True]
 
 
@@ -117,7 +118,7 @@ def test_what_nobody_takes_is_given_up_loudly_and_can_be_tried_again(
 ) -> None:
     receiver.replies = [Reply(500, body=b"out of order")]
     put(connection, 1, url=receiver.url)
-    with telling(database, alert_give_up=0.001):
+    with telling(database, alert_give_up=0.000001):
         (failed,) = wait_for_states(connection, "failed")
     assert failed.last_error == "500 Internal Server Error: out of order"
     assert failed.given_up_at is not None
@@ -157,7 +158,7 @@ def test_who_never_heard_that_it_began_does_not_hear_that_it_is_over(
     add(connection, url=receiver.url)
     open_shop(connection)
     raw_fails(connection)
-    with telling(database, alert_give_up=0.001):
+    with telling(database, alert_give_up=0.000001):
         receiver.wait_for(1)
         raw_passes(connection)
         wait_until(lambda: len(outbox.listed(connection)) == 2, "both are written")
