@@ -257,6 +257,16 @@ def test_a_replay_tells_nobody_what_it_finds(connection: Connection) -> None:
     assert told(connection) == []
 
 
+def test_what_waits_while_a_replay_gives_it_another_beginning_is_told_once(connection: Connection) -> None:
+    add(connection)
+    raw_fails(connection)
+
+    replay(connection, *(checked("raw", name, ago(at), good=False) for name, at in (("earlier", 40), ("raw bad", 20))))
+
+    decide(connection)
+    assert told(connection) == [("all", "opened", RAW)]
+
+
 def test_what_came_during_a_replay_and_was_merged_by_nobody_else_is_told(connection: Connection) -> None:
     add(connection)
     received_before(connection, timedelta(minutes=10))
