@@ -100,6 +100,10 @@ WHERE told.told_at IS NOT NULL AND told.due_at <= now() AND (%(only)s::uuid IS N
         SELECT FROM kept.incident_actions AS said JOIN facts.failures AS of ON of.id = said.failure_id
         WHERE said.subject_id = failure.subject_id AND said.kind = 'acknowledge' AND said.id > told.occasion
           AND of.incident_id = incident.id
+          AND NOT EXISTS (
+              SELECT FROM kept.incident_actions AS back
+              WHERE back.subject_id = said.subject_id AND back.kind = 'unacknowledge' AND back.id > said.id
+          )
     ))
 )
 ORDER BY told.failure_id LIMIT %(most)s

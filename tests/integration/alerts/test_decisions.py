@@ -321,6 +321,10 @@ def test_an_acknowledgement_is_told_to_pagerduty_alone(connection: Connection) -
     raw_fails(connection)
     decide(connection)
     do(connection, "raw", "acknowledge")
+    do(connection, "raw", "unacknowledge")
+    decide(connection)
+    assert len(told(connection)) == 2
+    do(connection, "raw", "acknowledge")
     decide(connection)
 
     assert told(connection)[2:] == [("pager", "acknowledged", RAW)]
