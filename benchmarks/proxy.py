@@ -1,8 +1,8 @@
 """The proxy: what it takes to start, what it holds, how many events it acknowledges, and how soon they are forwarded.
 
-Everything runs as a user would run it: `correlator proxy` in a process of its own with its default settings (but for the
-limits that a load test would meet), SQLite on this machine's disk with `synchronous=FULL`. The proxy is kept on one core;
-load generator and backend share the others.
+Everything runs as a user would run it: `correlator proxy` in a process of its own with its default settings (but for
+the limits that a load test would meet), SQLite on this machine's disk with `synchronous=FULL`. For the throughput the
+proxy is kept on one core; load generator and backend share the others.
 """
 
 import argparse
@@ -17,12 +17,13 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import requests
 from openlineage.client import OpenLineageClient
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
@@ -101,8 +102,6 @@ def backend() -> Iterator[str]:
 
 
 def seen_by(url: str) -> Seen:
-    import msgspec  # noqa: PLC0415
-
     with urllib.request.urlopen(url) as answer:  # noqa: S310
         return msgspec.json.decode(answer.read(), type=Seen)
 
@@ -172,9 +171,9 @@ def throughput(seconds: float, connections: Sequence[int]) -> None:
             seen = seen_by(url)
             assert seen.events == outcome.events, f"{outcome.events} acknowledged, {seen.events} arrived"
             print(
-                f"single events, {number} connections: {outcome.events / outcome.seconds:,.0f} acknowledged/s on one core, "
-                f"p50 {outcome.p50_ms:.1f} ms, p99 {outcome.p99_ms:.1f} ms, {cpu / outcome.events * 1e6:.0f} us of CPU "
-                f"each; {behind:,} of {outcome.events:,} not yet forwarded at the end, {drained:.2f} s later all"
+                f"single events, {number} connections: {outcome.events / outcome.seconds:,.0f} acknowledged/s on one "
+                f"core, p50 {outcome.p50_ms:.1f} ms, p99 {outcome.p99_ms:.1f} ms, {cpu / outcome.events * 1e6:.0f} us of "
+                f"CPU each; {behind:,} of {outcome.events:,} not yet forwarded at the end, {drained:.2f} s later all"
             )
 
 
@@ -250,7 +249,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--only", choices=["start", "memory", "throughput", "latency", "emit"])
     given = parser.parse_args()
-    parts = {
+    parts: dict[str, Callable[[], None]] = {
         "start": lambda: start(9 if given.full else 3),
         "memory": lambda: memory(1_000_000 if given.full else 100_000),
         "throughput": lambda: throughput(given.seconds, (8, 32, 64)),

@@ -48,22 +48,26 @@ def command(rounds: int, seed: str | None) -> None:
 
 def _play_proxy(rounds: int, seed: str) -> None:
     """The same for the proxy: killed again and again, with a backend that comes and goes."""
-    with reachable_directory() as directory, EmbeddedPostgres.open(directory / "postgres") as postgres:
-        with new_database(postgres) as name, new_database(postgres) as other:
-            database = Database(database_url(postgres, name))
-            migrate(database)
-            played = ProxyRounds(directory, database, f"proxy {seed}", click.echo)
-            try:
-                played.play_kills(rounds)
-            except AssertionError as error:
-                click.echo(f"\n{error}\n\nAgain: --rounds {rounds} --seed {seed}", err=True)
-                sys.exit(1)
-            finally:
-                played.close()
-            undisturbed = Database(database_url(postgres, other))
-            migrate(undisturbed)
-            send_directly(directory, undisturbed, played.acknowledged)
-            facts = [facts_of(directory / str(number), each) for number, each in enumerate((database, undisturbed))]
+    with (
+        reachable_directory() as directory,
+        EmbeddedPostgres.open(directory / "postgres") as postgres,
+        new_database(postgres) as name,
+        new_database(postgres) as other,
+    ):
+        database = Database(database_url(postgres, name))
+        migrate(database)
+        played = ProxyRounds(directory, database, f"proxy {seed}", click.echo)
+        try:
+            played.play_kills(rounds)
+        except AssertionError as error:
+            click.echo(f"\n{error}\n\nAgain: --rounds {rounds} --seed {seed}", err=True)
+            sys.exit(1)
+        finally:
+            played.close()
+        undisturbed = Database(database_url(postgres, other))
+        migrate(undisturbed)
+        send_directly(directory, undisturbed, played.acknowledged)
+        facts = [facts_of(directory / str(number), each) for number, each in enumerate((database, undisturbed))]
     if facts[0] != facts[1]:
         click.echo(f"The tables differ from those of an undisturbed run: {facts[0]} and {facts[1]}.", err=True)
         sys.exit(1)

@@ -19,6 +19,8 @@ from correlator.proxy.failed_events import FailedEvent, FailedEvents
 from correlator.proxy.writer import Writer, waiting_events
 
 _IDLE_SECONDS: Final = 1.0
+_GATHER_SECONDS: Final = 0.01
+"""How long a consumer that keeps up waits for more when events come faster than it sends: larger batches cost less."""
 _TELL_SECONDS: Final = 60.0
 """A destination that stays away is told once a minute."""
 _STOP_SECONDS: Final = 5.0
@@ -165,6 +167,8 @@ class Consumer:
             chunk = self._next()
             if chunk is not None:
                 self._deliver(chunk)
+                if len(chunk.events) < self._habits.most_events and not chunk.is_end and self.lag_events:
+                    self._stopping.wait(_GATHER_SECONDS)
 
     def _next(self) -> Chunk | None:
         """Some events; None if there are none at the moment, or the place was left for the next partition."""

@@ -27,6 +27,8 @@ _MOST_EVENTS: Final = 1024
 _MOST_BYTES: Final = 8 * 2**20
 _CHECKPOINT_SECONDS: Final = 0.1
 """How long a checkpoint waits for events to share its commit. After a crash so much may be sent once more."""
+_GATHER_SECONDS: Final = 0.004
+"""How long a commit waits under load for those whom the last one has answered: fewer and larger commits cost less."""
 _RECOVERY_SECONDS: Final = 1.0
 _SHUTDOWN_SECONDS: Final = 10.0
 
@@ -89,6 +91,9 @@ class Writer:
         """When the oldest of them was noted."""
         self._news = threading.Condition()
         self._is_waiting = False
+        self._wanted = 1
+        """How many submissions are worth waking up for."""
+        self._last_group = 0
         self._is_closing = False
         self._damage: sqlite3.Error | None = None
         self._appended = threading.Condition()
@@ -119,7 +124,7 @@ class Writer:
     def hand_over(self, events: Sequence[bytes], told: Told) -> None:
         """To be kept, behind all that was handed over before."""
         self._pending.append(_Submission(events, sum([len(event) for event in events]), told))
-        if self._is_waiting:
+        if self._is_waiting and len(self._pending) >= self._wanted:
             with self._news:
                 self._news.notify()
 
@@ -129,7 +134,8 @@ class Writer:
             if not self._positions:
                 self._noted_at = time.monotonic()
             self._positions[destination] = position
-            self._news.notify()
+            if self._wanted == 1:
+                self._news.notify()
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
@@ -171,7 +177,10 @@ class Writer:
     def _run(self) -> None:
         collected_at = -math.inf
         while True:
-            self._wait(collected_at + self._pause)
+            if self._pending:
+                self._gather()
+            else:
+                self._wait(collected_at + self._pause)
             try:
                 if self._damage is not None:
                     self._begin_anew(self._damage)
@@ -217,6 +226,18 @@ class Writer:
                     self._news.wait(rest)
                 self._is_waiting = False
 
+    def _gather(self) -> None:
+        """Something came while the last group was committed, so there are many senders. They come back all at once."""
+        wanted = len(self._pending) + self._last_group
+        deadline = time.monotonic() + _GATHER_SECONDS
+        with self._news:
+            self._wanted, self._is_waiting = wanted, True
+            while len(self._pending) < wanted and not self._is_closing:
+                rest = deadline - time.monotonic()
+                if rest <= 0 or not self._news.wait(rest):
+                    break
+            self._wanted, self._is_waiting = 1, False
+
     def _take(self) -> list[_Submission]:
         group: list[_Submission] = []
         events = size = 0
@@ -238,6 +259,7 @@ class Writer:
     def _commit(self) -> None:
         began = time.perf_counter()
         group = self._take()
+        self._last_group = len(group)
         with self._news:
             positions, self._positions = self._positions, {}
         if group and (lack := self._lack_of_room()) is not None:

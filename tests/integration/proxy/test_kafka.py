@@ -38,7 +38,11 @@ def read(broker: Broker, count: int) -> list[tuple[str, Any, int]]:
             message = consumer.poll(60)
             assert message is not None, f"{len(found)} of {count} messages came"
             assert message.error() is None, message.error()
-            found.append((message.key().decode(), json.loads(message.value()), message.partition()))
+            key, value, partition = message.key(), message.value(), message.partition()
+            assert isinstance(key, bytes)
+            assert value is not None
+            assert partition is not None
+            found.append((key.decode(), json.loads(value), partition))
     finally:
         consumer.close()
     return found

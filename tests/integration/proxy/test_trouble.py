@@ -44,7 +44,7 @@ def small_disk(directory: Path, size: str) -> Iterator[Path]:
 
 def fill(made: Proxy, most: int = 5000) -> list[int]:
     """Send until it is refused; the marks that were acknowledged."""
-    kept = []
+    kept: list[int] = []
     for number in range(most):
         answer = made.post(event(number, padding="x" * 20_000))
         if answer.status != 200:
@@ -283,10 +283,11 @@ def test_as_a_reverse_proxy_it_has_tls_and_keys_and_many_senders(tmp_path: Path,
             connection.close()
             return status
 
-        threads = [
-            threading.Thread(target=lambda number=number: [post(f"key{number}", event((number, i))) for i in range(5)])  # type: ignore[misc]
-            for number in range(8)
-        ]
+        def send(number: int) -> None:
+            for count in range(5):
+                post(f"key{number}", event((number, count)))
+
+        threads = [threading.Thread(target=send, args=[number]) for number in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
