@@ -170,10 +170,11 @@ def throughput(seconds: float, connections: Sequence[int]) -> None:
             drained = time.monotonic() - ended
             seen = seen_by(url)
             assert seen.events == outcome.events, f"{outcome.events} acknowledged, {seen.events} arrived"
+            each = cpu / outcome.events * 1e6
             print(
                 f"single events, {number} connections: {outcome.events / outcome.seconds:,.0f} acknowledged/s on one "
-                f"core, p50 {outcome.p50_ms:.1f} ms, p99 {outcome.p99_ms:.1f} ms, {cpu / outcome.events * 1e6:.0f} us of "
-                f"CPU each; {behind:,} of {outcome.events:,} not yet forwarded at the end, {drained:.2f} s later all"
+                f"core, p50 {outcome.p50_ms:.1f} ms, p99 {outcome.p99_ms:.1f} ms, {each:.0f} us of CPU each; "
+                f"{behind:,} of {outcome.events:,} not yet forwarded at the end, {drained:.2f} s later all"
             )
 
 

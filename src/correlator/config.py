@@ -686,3 +686,8 @@ def _check_together(settings: CommonSettings, origins: Mapping[str, str]) -> Non
             f"({show_size(settings.retention_bytes)}): such an event could not be buffered. Raise the one or lower the "
             "other."
         )
+    if isinstance(settings, ProxySettings) and 2 * (settings.partition_bytes or 0) > settings.retention_bytes:
+        raise SettingsError(
+            f"partition_bytes (from {origins['partition_bytes']}) is more than half of retention_bytes "
+            f"({show_size(settings.retention_bytes)}): whole partitions are dropped, so there have to be some."
+        )

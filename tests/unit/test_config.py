@@ -14,6 +14,7 @@ from correlator import config
 from correlator.config import (
     GROUPS,
     CommonSettings,
+    ProxySettings,
     ServerSettings,
     SettingsError,
     all_settings,
@@ -277,6 +278,32 @@ def test_every_value_tells_where_it_comes_from(write: Callable[[str], Path]) -> 
     assert origins["max_event_bytes"] == ("1KiB", "--max-event-bytes")
     assert origins["port"] == ("8080", "default")
     assert origins["idempotency_window"] == ("24h", "default")
+
+
+def test_a_proxy_whose_partitions_or_events_do_not_fit_its_buffer_is_refused() -> None:
+    for flags, words in (
+        ({"retention_bytes": 10_000_000}, "max_event_bytes (32MB) is more than retention_bytes (10MB)"),
+        (
+            {"partition_bytes": 60_000_000},
+            "partition_bytes (from --partition-bytes) is more than half of retention_bytes",
+        ),
+    ):
+        with pytest.raises(SettingsError) as caught:
+            load(ProxySettings, environ={}, flags=flags)
+        assert words in str(caught.value)
+
+
+def test_what_may_be_given_several_times_stands_in_the_environment_with_blanks_between(
+    write: Callable[[str], Path],
+) -> None:
+    environ = {"CORRELATOR_DESTINATION": "a=http://one  kafka:b:1,c:2/t\nconsole"}
+    assert load(ProxySettings, environ=environ).settings.destination == ("a=http://one", "kafka:b:1,c:2/t", "console")
+    write('[proxy]\ndestination = ["file:/with blanks in it", "console"]\nstatsd = "[::1]:8125"')
+    settings = load(ProxySettings, environ={}).settings
+    assert settings.destination == ("file:/with blanks in it", "console")
+    assert settings.statsd == ("::1", 8125)
+    with pytest.raises(SettingsError, match="CORRELATOR_STATSD is 'no port'; it must be a host and a port"):
+        load(ProxySettings, environ={"CORRELATOR_STATSD": "no port"})
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:

@@ -30,6 +30,8 @@ _FILE_NAME: Final = "failed-events.jsonl"
 _FILE_BYTES: Final = 50_000_000
 _FILES_KEPT: Final = 5
 _CLOSE_SECONDS: Final = 10.0
+_MOST_PENDING: Final = 16 * 2**20
+"""Bytes of events that may wait for slow handlers while their senders have long been answered."""
 
 _log = logging.getLogger(__name__)
 
@@ -181,6 +183,7 @@ class FailedEvents:
         self._letters = letters
         self._on_failure = on_failure
         self._pending: deque[tuple[Sequence[FailedEvent], Future[bool]]] = deque()
+        self._pending_bytes = 0
         self._news = threading.Condition()
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="failed events", daemon=True)
@@ -195,11 +198,17 @@ class FailedEvents:
         self._thread.join(_CLOSE_SECONDS)
         self._letters.close()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits for the handlers that whoever brings more had better wait too."""
+        return self._pending_bytes > _MOST_PENDING
+
     def hand_over(self, events: Sequence[FailedEvent]) -> "Future[bool]":
         """Tells later whether somebody has kept them."""
         future: Future[bool] = Future()
         with self._news:
             self._pending.append((events, future))
+            self._pending_bytes += sum(len(event.raw) for event in events)
             self._news.notify()
         return future
 
@@ -213,6 +222,8 @@ class FailedEvents:
             if not group:
                 return
             is_kept = self._keep([event for events, _ in group for event in events])
+            with self._news:
+                self._pending_bytes -= sum(len(event.raw) for events, _ in group for event in events)
             for _, future in group:
                 future.set_result(is_kept)
 

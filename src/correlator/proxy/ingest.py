@@ -185,7 +185,9 @@ class Ingest:
             ]
         )
         request.events = EventCounts(len(rejections), 0, 0, len(rejections))
-        await asyncio.wait([asyncio.wrap_future(kept)], timeout=_HANDLER_PATIENCE)
+        # Handlers that are slow delay no answer for long, unless what waits for them would fill the memory.
+        patience = None if self._failed.is_behind else _HANDLER_PATIENCE
+        await asyncio.wait([asyncio.wrap_future(kept)], timeout=patience)
 
 
 def _plain(raw: bytes) -> bytes:
