@@ -15,6 +15,7 @@ import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 from time import strftime
@@ -463,6 +464,7 @@ class _Transaction:
                 connection.execute("ROLLBACK")
 
 
+@lru_cache(maxsize=64)
 def _insert_statement(name: str, rows: int) -> str:
     values = ", ".join([f"(?1, length(?{number}), 1, CAST(?{number} AS TEXT))" for number in range(2, rows + 2)])
     return f"INSERT INTO {name} (received_at, size, continue, event) VALUES {values}"  # noqa: S608 (a name of ours)

@@ -4,7 +4,7 @@ import configparser
 import re
 from pathlib import Path
 
-import yaml
+import yaml  # type: ignore[import-untyped]  # no types come with it
 
 from correlator.config import FILE_VARIABLE, ProxySettings, settings_of
 from correlator.proxy.destinations import parse
