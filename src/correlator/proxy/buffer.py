@@ -243,6 +243,11 @@ class Buffer:
         self._connection.close()
         os.close(self._lock)
 
+    def open_again(self) -> None:
+        """After an error of the disk: what the file says counts."""
+        self._connection.close()
+        self._connection = self._open()
+
     def begin_anew(self, error: sqlite3.Error) -> None:
         """The file is damaged. It is set aside for whoever can mend it, and a new one begun."""
         last = self.partitions[-1].id if self.partitions else 0

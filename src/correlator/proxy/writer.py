@@ -96,6 +96,7 @@ class Writer:
         self._last_group = 0
         self._is_closing = False
         self._damage: sqlite3.Error | None = None
+        self._must_open_again = False
         self._appended = threading.Condition()
         self._wake: Wake = lambda work: work()
         self._thread = threading.Thread(target=self._run, name="buffer", daemon=True)
@@ -168,10 +169,6 @@ class Writer:
     def file_bytes(self) -> int:
         return self._buffer.file_bytes
 
-    @property
-    def reserved_bytes(self) -> int:
-        return self._reserved_bytes
-
     # --- the thread
 
     def _run(self) -> None:
@@ -182,8 +179,8 @@ class Writer:
             else:
                 self._wait(collected_at + self._pause)
             try:
-                if self._damage is not None:
-                    self._begin_anew(self._damage)
+                if (self._damage is not None or self._must_open_again) and not self._mend():
+                    continue
                 if self._pending or self._positions:
                     self._commit()
                 if time.monotonic() >= collected_at + self._pause or self._buffer.is_over_its_size:
@@ -215,7 +212,7 @@ class Writer:
     def _wait(self, until: float) -> None:
         """Until there are events, or checkpoints that have waited long enough, or it is time to collect."""
         with self._news:
-            while not (self._pending or self._is_closing or self._damage is not None):
+            while not (self._pending or self._is_closing or self._damage is not None or self._must_open_again):
                 due = min(until, self._noted_at + _CHECKPOINT_SECONDS) if self._positions else until
                 rest = due - time.monotonic()
                 if rest <= 0:
@@ -310,25 +307,42 @@ class Writer:
     def _fail(self, group: list[_Submission], error: sqlite3.DatabaseError) -> None:
         if is_corrupt(error):
             self._refuse(group, Unwritable("the buffer is damaged and is begun anew"))
-            self._begin_anew(error)
+            self._damage = error
             return
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        # After an error of the disk SQLite's picture of the file is not to be trusted.
+        self._must_open_again = code not in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY}
         reason = "the disk is full" if code == sqlite3.SQLITE_FULL else f"the buffer cannot be written ({error})"
         self._set_trouble(reason)
         self._refuse(group, Unwritable(reason))
 
-    def _begin_anew(self, error: sqlite3.Error) -> None:
-        self._damage = None
-        self._on_damaged()
+    def _mend(self) -> bool:
+        """Open the file again after an error of the disk, or begin a new one if it is damaged. Whether that worked."""
+        damage = self._damage
         try:
-            self._buffer.begin_anew(error)
-        except (sqlite3.Error, OSError) as again:
-            self._set_trouble(f"the buffer cannot be begun anew ({again})")
-            return
-        with self._news:
-            self._positions = {}
-        self.counts.replaced += 1
+            if damage is None:
+                self._buffer.open_again()
+            else:
+                if self._buffer.partitions:
+                    self._on_damaged()
+                self._buffer.begin_anew(damage)
+        except (sqlite3.Error, OSError) as error:
+            reason = f"the buffer cannot be opened ({error})"
+            self._set_trouble(reason)
+            self._refuse(self._take_all(), Unwritable(reason))
+            if self._is_closing:
+                self._must_open_again, self._damage = False, None
+                self._positions = {}
+                return True
+            time.sleep(_RECOVERY_SECONDS)
+            return False
+        self._must_open_again = False
+        if damage is not None:
+            with self._news:
+                self._damage, self._positions = None, {}
+            self.counts.replaced += 1
         self.wake_readers()
+        return True
 
     def _set_trouble(self, reason: str | None) -> None:
         if reason is not None and self.trouble is None:

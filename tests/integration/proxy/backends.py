@@ -110,7 +110,7 @@ class Backend:
 
     @property
     def marks(self) -> list[Any]:
-        return [event["mark"] for event in self.accepted]
+        return [event.get("mark") for event in self.accepted]
 
 
 @contextmanager

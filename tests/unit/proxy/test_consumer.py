@@ -13,7 +13,7 @@ from correlator.proxy.consumer import Consumer, Habits
 from correlator.proxy.dead_letters import DeadLetters
 from correlator.proxy.destinations import ACCEPTED, Later, Refused, Result
 from correlator.proxy.failed_events import FailedEvent, FailedEvents, SqliteHandler
-from correlator.proxy.writer import Writer
+from correlator.proxy.writer import Unwritable, Writer
 from tests.unit.proxy.buffers import SetClock, wait_until
 
 REFUSED = Refused("not wanted", 422, "no")
@@ -322,3 +322,27 @@ def test_a_damaged_page_that_a_consumer_meets_begins_a_new_buffer(
         wait_until(lambda: list(tmp_path.glob("buffer.db.corrupt-*")) != [], "the file is set aside")
         made.put(b'{"n":"new"}')
         wait_until(lambda: b'{"n":"new"}' in prod.accepted, "it goes on")
+
+
+def test_a_buffer_that_an_error_of_the_disk_has_closed_is_opened_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    prod = Scripted()
+    with place(tmp_path, prod=prod) as made:
+        made.put(*numbered(0))
+        # As such an error leaves it: nothing can be done with what is open.
+        made.buffer._connection.close()  # noqa: SLF001
+        acknowledged = []
+        for number in range(1, 50):
+            told: list[Exception | None] = []
+            made.writer.hand_over(numbered(number), told.append)
+            wait_until(lambda: bool(told), "it is answered")  # noqa: B023
+            if told == [None]:
+                acknowledged.append(number)
+            else:
+                assert isinstance(told[0], Unwritable)
+        made.wait_until_forwarded()
+        assert made.writer.trouble is None
+    assert acknowledged[-1] == 49
+    assert prod.accepted == numbered(0, *acknowledged)
+    assert "Events cannot be kept" in caplog.text
