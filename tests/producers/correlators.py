@@ -99,15 +99,21 @@ class Correlator:
         return found["graph"]
 
 
+def _listening(process: Running) -> tuple[str, int]:
+    process.wait_for_words("listening on")
+    found = _LISTENING.search(process.log)
+    assert found is not None
+    return found[1], int(found[2])
+
+
 @contextmanager
 def correlator_up(*arguments: str) -> Iterator[Correlator]:
     with reachable_directory() as directory:
         try:
             with running(directory, "up", "--port", "0", "--data-dir", str(directory), *arguments) as process:
-                process.wait_for_words("the pipeline works on")
-                found = _LISTENING.search(process.log)
-                assert found is not None
-                yield Correlator(process, found[1], int(found[2]))
+                up = Correlator(process, *_listening(process))
+                up.wait_for("the pipeline works", lambda: "the pipeline works on" in process.log)
+                yield up
                 process.stop()
         finally:
             kill_postgres(directory)
@@ -118,7 +124,4 @@ def proxy_to(correlator: Correlator, directory: Path) -> Iterator[str]:
     """A proxy that hands on what it is given; where it listens."""
     arguments = ("--destination", correlator.url, "--port", "0", "--data-dir", str(directory / "proxy"))
     with running(directory, "proxy", *arguments) as process:
-        process.wait_for_words("listening on")
-        found = _LISTENING.search(process.log)
-        assert found is not None
-        yield found[1]
+        yield _listening(process)[0]

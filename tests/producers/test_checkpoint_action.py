@@ -15,6 +15,7 @@ from uuid import UUID
 import great_expectations as gx
 import pytest
 from great_expectations.core.run_identifier import RunIdentifier
+from great_expectations.core.yaml_handler import YAMLHandler
 from great_expectations.datasource.fluent import SQLDatasource
 
 from correlator.integrations.great_expectations import CorrelatorValidationAction
@@ -235,6 +236,21 @@ def test_the_key_is_not_shown() -> None:
     made = CorrelatorValidationAction(name="c", correlator_endpoint="http://localhost:8080", api_key="sesame")
 
     assert "sesame" not in repr(made)
+
+
+YAML = """
+- name: correlator
+  type: correlator
+  correlator_endpoint: {url}
+  emit_on: failure
+"""
+
+
+def test_an_action_that_is_written_as_yaml_is_ours(project: Path, backend: Backend) -> None:
+    checkpoint(project, *YAMLHandler().load(YAML.format(url=backend.url))).run()
+
+    ((_, end),) = backend.batches
+    assert end["eventType"] == "FAIL"
 
 
 STORED = """

@@ -104,39 +104,31 @@ class _OfJobs(Struct, frozen=True):
     last_event_at: datetime | None
 
 
-# Of each job the end of one index range, and of few the run before it: the cost follows the number of jobs, which is
-# bounded, and not that of their runs.
+# Of each job the last two runs, the end of one index range: the cost follows the number of jobs, which is bounded, and
+# not that of their runs.
 _JOBS: Final = f"""
-SELECT last.producer, count(*) AS jobs,
-       count(*) FILTER (WHERE last.current_state IN ('FAIL', 'ABORT')) AS failing_jobs,
-       count(*) FILTER (WHERE last.first_start_at IS NULL) AS jobs_without_start,
-       count(*) FILTER (WHERE last.lost_its_end) AS jobs_without_end,
-       coalesce(array_agg(DISTINCT last.integration) FILTER (WHERE last.integration IS NOT NULL), '{{}}')
+SELECT run.producer, count(*) FILTER (WHERE run.nth = 1) AS jobs,
+       count(*) FILTER (WHERE run.nth = 1 AND run.current_state IN ('FAIL', 'ABORT')) AS failing_jobs,
+       count(*) FILTER (WHERE run.nth = 1 AND run.first_start_at IS NULL) AS jobs_without_start,
+       count(DISTINCT job.id) FILTER (
+           WHERE run.ended_at IS NULL AND run.current_state IN ('START', 'RUNNING')
+             AND coalesce(run.processing_type, '') NOT IN ('STREAMING', 'SERVICE')
+             AND (run.nth > 1 OR run.event_time < now() - interval '{_SILENT}')
+       ) AS jobs_without_end,
+       coalesce(array_agg(DISTINCT run.integration) FILTER (WHERE run.integration IS NOT NULL), '{{}}')
            AS integrations,
-       max(job.last_event_at) AS last_event_at
+       max(run.event_time) AS last_event_at
 FROM (
-    SELECT id, last_event_at FROM jobs WHERE {sql_of_jobs("job_namespace", "job_name")}
+    SELECT id FROM jobs WHERE {sql_of_jobs("job_namespace", "job_name")}
     ORDER BY last_event_at DESC NULLS LAST LIMIT {MOST_JOBS}
 ) AS job
 CROSS JOIN LATERAL (
-    SELECT (array_agg(run.producer ORDER BY run.nth))[1] AS producer,
-           (array_agg(run.current_state ORDER BY run.nth))[1] AS current_state,
-           (array_agg(run.integration ORDER BY run.nth))[1] AS integration,
-           (array_agg(run.first_start_at ORDER BY run.nth))[1] AS first_start_at,
-           bool_or(
-               run.ended_at IS NULL AND run.current_state IN ('START', 'RUNNING')
-               AND coalesce(run.processing_type, '') NOT IN ('STREAMING', 'SERVICE')
-               AND (run.nth > 1 OR run.event_time < now() - interval '{_SILENT}')
-           ) AS lost_its_end
-    FROM (
-        SELECT *, row_number() OVER () AS nth FROM (
-            SELECT producer, current_state, integration, first_start_at, ended_at, processing_type, event_time
-            FROM job_runs WHERE job_id = job.id ORDER BY started_at DESC, id DESC LIMIT 2
-        ) AS newest
-    ) AS run
-) AS last
-WHERE last.producer IS NOT NULL
-GROUP BY last.producer ORDER BY last_event_at DESC, last.producer LIMIT {_MOST_PRODUCERS}
+    SELECT newest.*, row_number() OVER () AS nth FROM (
+        SELECT producer, current_state, integration, first_start_at, ended_at, processing_type, event_time
+        FROM job_runs WHERE job_id = job.id ORDER BY started_at DESC, id DESC LIMIT 2
+    ) AS newest
+) AS run
+GROUP BY run.producer ORDER BY last_event_at DESC, run.producer LIMIT {_MOST_PRODUCERS}
 """  # noqa: S608 (constants of this module)
 
 # The end of the log: one index range in each day's partition, cut off where there are too many bytes. What an event
