@@ -269,7 +269,9 @@ def _metric(
     before, after = (
         f"{value:.1%}" if change.what == "nulls" else f"{value:,.4g}" for value in (change.before, change.after)
     )
-    sentence = f"{change.column}: {after} {words}, was {before}" + (f"; so it was in {explained}" if explained else "")
+    sentence = f"{change.column}: {after} {words}, was {before}" + (
+        f"; {explained} was not as usual either" if explained else ""
+    )
     evidence = Evidence(change.what, f"{case.names.get(dataset, '')}.{change.column}", before, after, sentence)
     hits = reach is None or change.column in reach or change.column == case.failure.question.column
     weight = (0.85 if hits else 0.3) * (_EXPLAINED if explained else 1.0)

@@ -13,6 +13,8 @@ from correlator.correlation.findings import Findings, Topic
 from correlator.correlation.history import Version
 from correlator.correlation.usual import Oddity
 
+_MUCH: Final = 0.9
+"""An amount that is as odd as that makes averages and shares of nulls others too."""
 _SHARE: Final = 0.4
 """What goes in explains what comes out when it changed by at least so much of it, on the scale of logarithms."""
 
@@ -54,12 +56,35 @@ class PassedOn(msgspec.Struct, frozen=True):
                 return self.case.name(version.dataset)
         return None
 
-    def metric(self, run: UUID, what: str) -> str | None:
-        """The input that held other values, or nulls, before."""
+    def metric(self, run: UUID, what: str, seen: frozenset[UUID] = frozenset()) -> str | None:
+        """The input that held other values, or nulls, before; or one that is not whole, or far too large.
+
+        Directly, or through runs that do not say what they wrote.
+        """
         for version, above in self._inputs(run):
-            if any(change.what == what for change in above.metrics.get(version.dataset, ())):
+            if above.run.id in seen:
+                continue
+            if any(change.what == what for change in above.metrics.get(version.dataset, ())) or self._is_odd(
+                version, above
+            ):
                 return self.case.name(version.dataset)
+            if version.dataset in above.said["values"]:
+                continue
+            further = self.metric(above.run.id, what, seen | {run})
+            if further is not None:
+                return further
         return None
+
+    def _is_odd(self, version: Version, above: Findings) -> bool:
+        """Whether an input is so unlike what it was that what comes of it is another thing."""
+        schema, volume = above.schemas.get(version.dataset), above.volumes.get(version.dataset)
+        return (
+            version.key in self.stale
+            or above.is_partial
+            or any(sign.is_certain for sign in above.unchanged)
+            or (schema is not None and bool(schema.broken))
+            or (volume is not None and volume[1].strength >= _MUCH)
+        )
 
     def is_old(self, run: UUID) -> bool:
         """Whether something that it read had not changed either."""

@@ -17,7 +17,9 @@ _OF_AN_HOUR: Final = 3
 _TO_TELL: Final = 3
 _DAY: Final = 86_400.0
 _TO_GROW: Final = 16
-"""So many tell whether there is more from one to the next."""
+"""So many tell whether there is more from one to the next,"""
+_WEEKS: Final = 27 * _DAY
+"""in two weeks and two weeks, so that each half has its weekends."""
 _WEEKEND: Final = (5, 6)
 _ODD_SCORE: Final = 4.0
 _ODD_RATIO: Final = 0.1
@@ -96,7 +98,7 @@ def band(at: datetime, before: Sequence[Sample]) -> tuple[float, float, float] |
 def _as_of_now(one: Sample, before: Sequence[Sample]) -> list[float]:
     """What grows, or shrinks, as it would be now: half of a table that has doubled is as much as it once was."""
     logs = [sample.log for sample in before]
-    if len(logs) < _TO_GROW:
+    if len(logs) < _TO_GROW or before[0].seconds - before[-1].seconds < _WEEKS:
         return logs
     half, quarter = len(logs) // 2, len(logs) // 4
     grown = median(logs[:half]) - median(logs[half:])
@@ -148,9 +150,10 @@ class _Usual(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, logs: Sequence[float]) -> "_Usual":
         middle = median(logs)
-        # Of few samples the spread is a guess.
+        # Of few samples the spread is a guess; and small numbers differ by chance, by their square root.
         least = _LEAST_SPREAD if len(logs) >= MANY else 2 * _LEAST_SPREAD
-        return cls(middle, max(_SPREAD * median([abs(log - middle) for log in logs]), least))
+        chance = math.exp(-max(middle, 0.0) / 2)
+        return cls(middle, max(_SPREAD * median([abs(log - middle) for log in logs]), least, chance))
 
     def score(self, log: float) -> float:
         return (log - self.middle) / self.spread
