@@ -21,7 +21,7 @@ from correlator.correlation.judging import judged
 from correlator.correlation.onset import move_to_onset
 from correlator.correlation.passed_on import PassedOn
 from correlator.correlation.questions import Question
-from correlator.correlation.undelivered import blamed, blamed_gap, find_gaps, find_undelivered
+from correlator.correlation.undelivered import blamed, blamed_gap, find_gaps, find_undelivered, left_behind
 from correlator.correlation.walk import Limits, Trace
 
 _CONVINCING: Final = 0.4
@@ -70,6 +70,8 @@ def explain(
             asking.why_undelivered(candidate, trouble.since, candidates)
     for gap in missed:
         asking.why_failed(candidates.add(blamed_gap(case, gap)), candidates)
+    for candidate in left_behind(case, findings):
+        candidates.add(candidate)
     for odd in earlier(case, findings, passed_on):
         asking.why_odd(odd, candidates)
     ranked = candidates.ranked()

@@ -1,7 +1,7 @@
 """What did not come: jobs whose run failed, was late or was missing, so that something older was read instead."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -107,10 +107,16 @@ def _not_renewed(case: Case, job: UUID, version: Version, before: datetime | Non
     """Whether something new should have been there by now, since what was read had been read before."""
     if before is None or version.run not in case.good.distances:
         return None
-    usual = case.pasts[job].interval(now)
+    past = case.pasts[job]
+    usual = past.interval(now)
     if usual is None or usual > (now - before) * 1.1:
         return None
-    return Trouble(job, case.pasts[job].failed_since(version.at, now), version.at, version.at + usual)
+    # After a Friday it may be Monday's that comes next.
+    rhythm = cadence([moment for moment in past.ended_well() if moment <= version.at], version.at)
+    due = version.at + (usual if rhythm is None else rhythm.interval)
+    if rhythm is not None and due - rhythm.slack > now:
+        return None
+    return Trouble(job, past.failed_since(version.at, now), version.at, due)
 
 
 def _was_so(case: Case, job: UUID, version: Version, before: datetime | None) -> bool:
@@ -243,6 +249,24 @@ def blamed_gap(case: Case, gap: Gap) -> Candidate:
     candidate.evidence.append(Evidence("run_failed", run.name, "COMPLETE", run.state, sentence))
     candidate.score = 0.75 * case.fit("failed") * PER_STEP**gap.distance
     return candidate
+
+
+def left_behind(case: Case, findings: Mapping[UUID, Findings]) -> Iterator[Candidate]:
+    """Tries that had written something when they failed, where another wrote all of it again: it may be there twice."""
+    for found in findings.values():
+        if not found.is_new or found.baseline is None:
+            continue
+        for version in case.bad.written[found.run.id]:
+            for past, rows, _ in case.pasts[found.run.job_id].written.get(version.dataset, ()):
+                is_since = found.baseline.ended_at < past.ended_at < found.run.last_moment
+                if past.state in ("FAIL", "ABORT") and rows and is_since:
+                    run = case.run(past.id)
+                    what = f"{run.name} ended with {run.state}{said(run.error_message)}"
+                    sentence = f"{what}; it had written {rows:,} rows, which may be there beside those of the next try"
+                    candidate = Candidate(run.job_id, run.namespace, run.name, run, found.distance)
+                    candidate.evidence.append(Evidence("run_failed", run.name, "COMPLETE", run.state, sentence))
+                    candidate.score = 0.6 * case.fit("more") * PER_STEP**found.distance
+                    yield candidate
 
 
 _NEXT: Final = """

@@ -359,3 +359,95 @@ def test_nulls_that_somebody_counted_lead_to_where_they_came_in(connection: Conn
 
     assert first(detail) == ("load", weeks.last("load"))
     assert detail.candidates[0].evidence[0].sentence == "mail: 60.0% of it are null, was 1.0%"
+
+
+def test_a_try_that_failed_half_way_may_have_left_its_half_behind(connection: Connection) -> None:
+    weeks = Weeks()
+    half = ""
+    for day in range(8):
+        dag = weeks.run("dag", day, 0.9, minutes=90)
+        if day == 7:
+            half = weeks.run("load", day, 1, writes=["raw"], rows=480, state="FAIL", of=("dag", dag))
+        weeks.run("load", day, 1.5, writes=["raw"], rows=1000 + 3 * day, of=("dag", dag))
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"])
+        weeks.check("staged", day, 3, good=day < 7, test="unique", column="id")
+
+    assert first(told(connection, weeks, "staged")) == ("load", half)
+
+
+def test_averages_are_others_where_a_source_delivers_too_much(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(8):
+        rows = 1000 + 3 * day if day < 7 else 9000
+        weeks.run("load", day, 1, writes=["raw"], rows=rows)
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"])
+        mart = {"namespace": DB, "name": "mart", "facets": metrics(rows=40, sums={"total": 40 * rows})}
+        weeks.run("mart", day, 3, reads=["staged"], writes=[mart], job_facets=version("a" if day < 7 else "b"))
+        weeks.check("mart", day, 4, good=day < 7, test="mean_in_range", column="total")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert "raw was not as usual either" in detail.candidates[1].evidence[0].sentence
+
+
+def test_who_rests_on_weekends_is_not_missed_on_monday(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(29):
+        if day % 7 < 5:
+            weeks.run("office", day, 8, writes=["prices"])
+        code = version("a" if day < 28 else "b")
+        weeks.run("mart", day, 5, reads=["prices"], writes=["mart"], job_facets=code)
+        weeks.check("mart", day, 6, good=day < 28, test="in_range", column="price")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("mart", weeks.last("mart"))
+    assert "missing_run" not in {kind for one in detail.candidates for kind in kinds(one)}
+
+
+def test_one_deploy_of_all_jobs_is_to_blame_where_it_shows(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        commit = version("1f3c" if day < 9 else "8e21")
+        weeks.run("load", day, 1, writes=["raw"], job_facets=commit)
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"], job_facets=commit)
+        rows = 700 + 5 * day if day < 9 else 60
+        weeks.run("join", day, 3, reads=["staged"], writes=["joined"], rows=rows, job_facets=commit)
+        weeks.run("mart", day, 4, reads=["joined"], writes=["mart"], job_facets=commit)
+        weeks.check("mart", day, 5, good=day < 9, test="not_null", column="id")
+
+    assert first(told(connection, weeks, "mart")) == ("join", weeks.last("join"))
+
+
+def test_a_job_that_fails_before_every_success_is_no_news(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        dag = weeks.run("dag", day, 0.9, minutes=90)
+        weeks.run("load", day, 1, writes=["raw"], state="FAIL", of=("dag", dag))
+        weeks.run("load", day, 1.5, writes=["raw"], of=("dag", dag))
+        code = version("a" if day < 9 else "b")
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"], job_facets=code)
+        weeks.check("staged", day, 3, good=day < 9, test="in_range", column="price")
+
+    detail = told(connection, weeks, "staged")
+
+    assert first(detail) == ("stage", weeks.last("stage"))
+    assert "run_failed" not in {kind for one in detail.candidates for kind in kinds(one)}
+
+
+def test_a_run_that_failed_is_explained_by_the_column_that_vanished_above(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(8):
+        columns = ["id", "mail"] if day < 7 else ["id"]
+        weeks.run("load", day, 1, writes=["raw"], columns=columns)
+        weeks.run("other", day, 1, writes=["other"], job_facets=version(f"{day}"))
+        state = "COMPLETE" if day < 7 else "FAIL"
+        weeks.run("stage", day, 2, reads=["raw", "other"], writes=["staged"], state=state)
+        weeks.run("mart", day, 3, reads=["staged"], writes=["mart"])
+        weeks.check("mart", day, 4, good=day < 7, test="freshness", column="at")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert detail.candidates[1].run_id == weeks.last("stage")

@@ -143,7 +143,8 @@ def kinds(candidate: CandidateTold) -> set[str]:
     return {evidence.kind for evidence in candidate.evidence}
 
 
-def metrics(rows: int, nulls: Mapping[str, int]) -> Json:
+def metrics(rows: int, nulls: Mapping[str, int] | None = None, sums: Mapping[str, float] | None = None) -> Json:
     """As facets of a dataset, or of an input."""
-    columns = {column: {"nullCount": number} for column, number in nulls.items()}
+    columns: Json = {column: {"nullCount": number} for column, number in (nulls or {}).items()}
+    columns |= {column: {"sum": total} for column, total in (sums or {}).items()}
     return {"dataQualityMetrics": facet(rowCount=rows, columnMetrics=columns)}
