@@ -85,6 +85,7 @@ bench: setup ## the figures of the README, in a few minutes
 	$(BIN)/python -m benchmarks.pipeline
 	$(BIN)/python -m benchmarks.freshness --seconds 20
 	$(BIN)/python -m benchmarks.proxy
+	$(BIN)/python -m benchmarks.pages
 
 bench-full: setup ## the same at full size
 	$(BIN)/python -m benchmarks.validation --rounds 9
@@ -99,6 +100,7 @@ bench-full: setup ## the same at full size
 	$(BIN)/python -m benchmarks.pipeline --events 1000000 2000000 4000000
 	$(BIN)/python -m benchmarks.freshness --seconds 60
 	$(BIN)/python -m benchmarks.proxy --full
+	$(BIN)/python -m benchmarks.pages --visits 50
 
 screenshots: setup ## make the pictures of docs/images from the demo's data (needs Chromium)
 	$(BIN)/python -m tests.web.screenshots

@@ -1,7 +1,7 @@
 """What the pages show in tests and screenshots: the demo's shop, and beside it what the shop does not have.
 
 Sixty crates whose tests fail (for paging), a schema that lost a column, an engine that was exchanged, an input that was
-taken away (for comparing), a test that calls its table by a name of its own (for suggestions), and events that are none.
+taken away (for comparing), a test with a name of its own for its table (for suggestions), and an event that is none.
 """
 
 import json
@@ -60,8 +60,13 @@ def events(now: datetime) -> Iterator[Json]:
 def _customers(at: datetime, *, is_broken: bool) -> Iterator[Json]:
     """A loader whose source renamed a column, and a test that misses it two jobs later."""
     columns = ["id", "customer_ref" if is_broken else "customer_id", "country", "created_at"]
-    code = facet(type="git", url="https://git.example/store/loaders", repoUrl="https://git.example/store/loaders.git",
-                 path="loaders/customers.py", version="a41f9c2b7e10" if is_broken else "77be0135cc21")  # fmt: skip
+    code = facet(
+        type="git",
+        url="https://git.example/store/loaders",
+        repoUrl="https://git.example/store/loaders.git",
+        path="loaders/customers.py",
+        version="a41f9c2b7e10" if is_broken else "77be0135cc21",
+    )
     raw = _table("raw.customers", columns, rows=81_204)
     clean = _table("clean.customers", ["id", "customer_id", "country"], rows=81_150)
     yield from _ran(
@@ -70,9 +75,15 @@ def _customers(at: datetime, *, is_broken: bool) -> Iterator[Json]:
     yield from _ran("clean_customers", at + timedelta(minutes=6), 3, reads=["raw.customers"], writes=[clean])
     found = 48_213 if is_broken else 0
     yield from _tested(
-        "clean.customers", "not_null", "customer_id", at + timedelta(minutes=11), is_bad=is_broken,
-        message=f"{found} of 81,150 values are null", expected="0", actual=str(found),
-    )  # fmt: skip
+        "clean.customers",
+        "not_null",
+        "customer_id",
+        at + timedelta(minutes=11),
+        is_bad=is_broken,
+        message=f"{found} of 81,150 values are null",
+        expected="0",
+        actual=str(found),
+    )
     yield from _ran(
         "customer_value", at + timedelta(minutes=14), 5, reads=["clean.customers"], writes=["marts.customer_value"]
     )
@@ -92,8 +103,16 @@ def _forecast(at: datetime, *, is_upgraded: bool) -> Iterator[Json]:
             stackTrace="at org.apache",
         )
     state = "FAIL" if is_upgraded else "COMPLETE"
-    yield from _ran("forecast_demand", at - timedelta(minutes=30), 20, reads=["clean.customers"],
-                    writes=["marts.demand"], state=state, facets=facets, owner="team:planning")  # fmt: skip
+    yield from _ran(
+        "forecast_demand",
+        at - timedelta(minutes=30),
+        20,
+        reads=["clean.customers"],
+        writes=["marts.demand"],
+        state=state,
+        facets=facets,
+        owner="team:planning",
+    )
 
 
 def _report(at: datetime, *, has_rates: bool) -> Iterator[Json]:
@@ -106,15 +125,29 @@ def _warehouse(at: datetime, *, is_bad: bool) -> Iterator[Json]:
     written = {"namespace": LAKE, "name": "warehouse/stock_levels", "facets": {"schema": _schema(["sku", "level"])}}
     yield from _ran("stock_levels", at, 3, writes=[written])
     tested = {"namespace": "stock-checks", "name": "stock_levels", "facets": {"schema": _schema(["sku", "level"])}}
-    yield from _tested(tested, "row_count_between", "", at + timedelta(minutes=5), is_bad=is_bad,
-                       message="31,020 rows, expected 900,000 to 1,400,000", job="stock_suite")  # fmt: skip
+    yield from _tested(
+        tested,
+        "row_count_between",
+        "",
+        at + timedelta(minutes=5),
+        is_bad=is_bad,
+        message="31,020 rows, expected 900,000 to 1,400,000",
+        job="stock_suite",
+    )
 
 
 def _crate(number: int, at: datetime, *, is_bad: bool) -> Iterator[Json]:
     name = f"crates.crate_{number:02}"
     yield from _ran(f"fill_crate_{number:02}", at, 2, writes=[_table(name, ["id", "weight"], rows=1_000 + number)])
-    yield from _tested(name, "accepted_range", "weight", at + timedelta(minutes=3), is_bad=is_bad,
-                       message="7 weights are out of range", severity="warn" if number % 3 == 0 else "error")  # fmt: skip
+    yield from _tested(
+        name,
+        "accepted_range",
+        "weight",
+        at + timedelta(minutes=3),
+        is_bad=is_bad,
+        message="7 weights are out of range",
+        severity="warn" if number % 3 == 0 else "error",
+    )
 
 
 def _schema(columns: list[str]) -> Json:

@@ -1,4 +1,6 @@
 import { Navigate, createBrowserRouter } from "react-router";
+import { incident } from "./api/queries";
+import { client } from "./api/query_client";
 import { Shell } from "./components/shell";
 import { Broken, Lost } from "./pages/lost";
 
@@ -11,7 +13,15 @@ export const router = createBrowserRouter([
     children: [
       { path: "/", element: <Navigate to="/incidents" replace /> },
       { path: "/incidents", lazy: async () => ({ Component: (await import("./pages/incidents")).Incidents }) },
-      { path: "/incidents/:id", lazy: async () => ({ Component: (await import("./pages/incident")).Incident }) },
+      {
+        path: "/incidents/:id",
+        // The answer is on its way while the page itself is still being loaded.
+        loader: ({ params }) => {
+          void client.prefetchQuery(incident(params.id ?? ""));
+          return null;
+        },
+        lazy: async () => ({ Component: (await import("./pages/incident")).Incident }),
+      },
       { path: "/lineage", lazy: async () => ({ Component: (await import("./pages/lineage")).Lineage }) },
       { path: "/jobs", lazy: async () => ({ Component: (await import("./pages/jobs")).Jobs }) },
       { path: "/jobs/:namespace/:name", lazy: async () => ({ Component: (await import("./pages/job")).Job }) },

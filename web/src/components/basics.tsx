@@ -131,9 +131,17 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
   );
 }
 
-export function Card({ title, aside, children }: { title: ReactNode; aside?: ReactNode; children: ReactNode }) {
+interface CardProps {
+  title: ReactNode;
+  aside?: ReactNode;
+  children: ReactNode;
+  /** Where it stands when there is room for one column only. */
+  place?: number;
+}
+
+export function Card({ title, aside, children, place }: CardProps) {
   return (
-    <section className="card">
+    <section className="card" style={place === undefined ? undefined : { order: place }}>
       <header>
         <h2>{title}</h2>
         {aside && <div className="soft small">{aside}</div>}

@@ -121,7 +121,7 @@ function Foot() {
       {behind && (
         <div className="row gap-s" title={`What was received until ${moment(behind.facts_as_of)} is in the facts.`}>
           <span className={`dot ${isLate ? "warn" : "ok"}`} aria-hidden />
-          {isLate ? "behind" : "live"} · {duration(facts?.seconds ?? 0)} behind
+          {isLate ? "late" : "live"} · {facts?.seconds ? `${duration(facts.seconds)} behind` : "up to date"}
         </div>
       )}
       {received && (

@@ -43,7 +43,7 @@ export function Incident() {
       <Head one={one} />
       <div className="stack">
         <WhatHappened one={one} />
-        <div className="columns">
+        <div className="columns story">
           <div className="stack">
             {root ? <Why one={one} root={root} /> : <NoProducer one={one} />}
             {one.candidates.length > 1 && <Others candidates={one.candidates.slice(1)} />}
@@ -267,6 +267,7 @@ function Why({ one, root }: { one: Detail; root: Candidate }) {
   const good = one.timeline.find((each) => each.kind === "passed" && each.at < one.opened_at);
   return (
     <Card
+      place={1}
       title={
         <span className="row wrap">
           Why <JobLink job={root.job} className="quiet breaks" /> {root.evidence.length > 0 && <Strength score={root.score} />}
@@ -430,7 +431,7 @@ function AsUsual({ urn, until }: { urn: string; until: string | null }) {
 
 function NoProducer({ one }: { one: Detail }) {
   return (
-    <Card title="No producer is known">
+    <Card title="No producer is known" place={1}>
       <p>
         Nobody is known to write <code className="breaks">{one.dataset?.urn ?? "what was tested"}</code>, so there is no run to blame. Usually the test
         and the writer call one table by two names.{" "}
@@ -444,7 +445,7 @@ function Others({ candidates }: { candidates: Candidate[] }) {
   const [isAll, setAll] = useState(false);
   const shown = isAll ? candidates : candidates.slice(0, 4);
   return (
-    <Card title="Other candidates" aside="and why they rank lower">
+    <Card place={3} title="Other candidates" aside="and why they rank lower">
       <ol className="candidates">
         {shown.map((each) => (
           <li key={each.rank}>
@@ -483,7 +484,7 @@ function Hurt({ one }: { one: Detail }) {
   const atRisk = isAll ? risks : risks.slice(0, Math.max(0, 6 - rows.length));
   const more = all.length + risks.length - rows.length - atRisk.length;
   return (
-    <Card title="Who is hurt" aside={truncated ? "more than are counted" : undefined}>
+    <Card place={2} title="Who is hurt" aside={truncated ? "more than are counted" : undefined}>
       <div className="figures">
         <div><b className={hurt.size ? "red" : ""}>{exact(hurt.size)}</b><span>affected</span></div>
         <div><b className={risks.length ? "amber" : ""}>{exact(risks.length)}</b><span>at risk next run</span></div>
@@ -532,7 +533,7 @@ function Impact({ one }: { one: Detail }) {
   }, []);
   if (!one.dataset || one.impact.affected.length + one.impact.at_risk.length === 0) return null;
   return (
-    <Card title="How far it goes" aside="the same as the list of who is hurt, as a graph">
+    <Card place={4} title="How far it goes" aside="the same as the list of who is hurt, as a graph">
       <div ref={place} className="impact">
         {isNear && (
           <Suspense fallback={<Skeleton lines={1} height="20rem" />}>
@@ -562,7 +563,7 @@ function Timeline({ one }: { one: Detail }) {
     ...one.impact.affected.slice(0, 1).map((each) => ({ at: each.at, kind: "harm", sentence: `${datasetName(each.urn)} was made of it`, run_id: each.run_id })),
   ].sort((a, b) => a.at.localeCompare(b.at)) as Schemas["Moment"][];
   return (
-    <Card title="Timeline">
+    <Card place={5} title="Timeline">
       <ol className="timeline">
         {moments.map((each, place) => (
           <li key={place}>
@@ -606,7 +607,7 @@ function Result({ moment: each }: { moment: Schemas["Moment"] }) {
 
 function SameRoot({ one }: { one: Detail }) {
   return (
-    <Card title="Failed with it" aside={count(one.children.length, "consequence")}>
+    <Card place={6} title="Failed with it" aside={count(one.children.length, "consequence")}>
       <ul className="stack gap-s">
         {one.children.slice(0, 20).map((id) => (
           <Child key={id} id={id} />
@@ -630,13 +631,13 @@ function Child({ id }: { id: string }) {
 function SeenBefore({ one }: { one: Detail }) {
   if (one.similar.length === 0) {
     return (
-      <Card title="Seen before">
+      <Card place={7} title="Seen before">
         <p className="soft">No incident of this test, dataset or cause is known from before.</p>
       </Card>
     );
   }
   return (
-    <Card title="Seen before">
+    <Card place={7} title="Seen before">
       <ul className="stack gap-s">
         {one.similar.slice(0, 6).map((each) => (
           <li key={each.id}>

@@ -248,6 +248,11 @@ function List({ view }: { view: View }) {
   });
   const { rows, fresh, gone, showFresh } = useSteady(listed.data?.items);
   const briefs = useBriefs(rows);
+  const sharing = new Map<string, number>();
+  for (const brief of briefs.values()) {
+    const run = brief.root_cause?.run_id;
+    if (run) sharing.set(run, (sharing.get(run) ?? 0) + 1);
+  }
   const [changed, setChanged] = useState<Map<string, Schemas["ActionAnswer"]>>(new Map());
   const [selected, setSelected] = useState<Set<string>>(new Set());
   const [at, setAt] = useState(-1);
@@ -334,6 +339,7 @@ function List({ view }: { view: View }) {
               <Row
                 item={item}
                 brief={briefs.get(item.id)}
+                sharing={(sharing.get(briefs.get(item.id)?.root_cause?.run_id ?? "") ?? 1) - 1}
                 isAt={place === at}
                 isDone={gone.has(item.id) || (view.status !== "all" && item.status !== view.status)}
                 isSelected={selected.has(item.id)}
@@ -410,6 +416,8 @@ function useBriefs(rows: Item[]): Map<string, Brief> {
 interface RowProps {
   item: Item;
   brief: Brief | undefined;
+  /** How many others on this page have the same root cause. */
+  sharing: number;
   isAt: boolean;
   isDone: boolean;
   isSelected: boolean;
@@ -420,7 +428,7 @@ export function nameOf(item: Pick<Item, "test" | "kind" | "test_run">): string {
   return item.test ? testName(item.test) : item.kind === "run" ? "run failed" : jobName(item.test_run.job.name);
 }
 
-function Row({ item, brief, isAt, isDone, isSelected, onSelect }: RowProps) {
+function Row({ item, brief, sharing, isAt, isDone, isSelected, onSelect }: RowProps) {
   const isWarning = /^warn/i.test(item.severity);
   const root = brief?.root_cause;
   return (
@@ -434,7 +442,7 @@ function Row({ item, brief, isAt, isDone, isSelected, onSelect }: RowProps) {
           <Breakable text={nameOf(item)} />
         </Link>
         <span className="mono small soft breaks">
-          {item.dataset ? <Breakable text={item.dataset.name} /> : item.kind === "run" ? <Breakable text={`${item.test_run.job.namespace} / ${item.test_run.job.name}`} /> : "no dataset is named"}
+          {item.kind === "run" ? <Breakable text={`${item.test_run.job.namespace} / ${item.test_run.job.name}`} /> : item.dataset ? <Breakable text={item.dataset.name} /> : "no dataset is named"}
         </span>
         <span className="small breaks">{item.message || (item.actual ? `${item.actual}, expected ${item.expected}` : "")}</span>
         {(isDone || item.status !== "open" || isWarning) && (
@@ -452,6 +460,7 @@ function Row({ item, brief, isAt, isDone, isSelected, onSelect }: RowProps) {
             </span>
             <span className="strong"><JobLink job={root.job} className="quiet breaks" /></span>
             <span className="small breaks">{root.why.slice(0, 2).join(", ")}</span>
+            {sharing > 0 && root.why.length > 0 && <span className="small soft">the same run behind {count(sharing, "other")} here</span>}
           </>
         ) : brief ? (
           <>
