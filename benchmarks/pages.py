@@ -53,7 +53,7 @@ def shop_server() -> Iterator[tuple[int, str]]:
                 ).fetchone()
                 assert row is not None
             command = [sys.executable, "-m", "correlator.cli.main", "serve", "--port", "0", "--data-dir", name]
-            with subprocess.Popen(
+            with subprocess.Popen(  # noqa: S603 (our own command)
                 [*command, "--database-url", database.url], stderr=subprocess.PIPE, text=True, env=os.environ
             ) as process:
                 assert process.stderr is not None

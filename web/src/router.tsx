@@ -17,7 +17,7 @@ export const router = createBrowserRouter([
         path: "/incidents/:id",
         // The answer is on its way while the page itself is still being loaded.
         loader: ({ params }) => {
-          void client.prefetchQuery(incident(params.id ?? ""));
+          client.query(incident(params.id ?? "")).catch(() => undefined); // the page asks again, and tells
           return null;
         },
         lazy: async () => ({ Component: (await import("./pages/incident")).Incident }),

@@ -40,6 +40,7 @@ const Shown = memo(function Shown({ data: { drawn, paint, isDim } }: NodeProps<T
 
 /** Smaller than that nobody reads it. */
 const LEAST_ZOOM = 0.7;
+const MARGIN = 30;
 const TYPES = { drawn: Shown };
 
 interface CanvasProps {
@@ -117,12 +118,19 @@ function Inner({ picture, paint, isSmall = false, onOpen, label }: CanvasProps) 
   useEffect(() => {
     if (spots.data === undefined || spots.isPlaceholderData) return;
     const timer = setTimeout(() => {
-      const wide = flow.getNodesBounds(flow.getNodes()).width;
+      const all = flow.getNodesBounds(flow.getNodes());
+      const wide = all.width;
       const seen = place.current?.clientWidth ?? wide;
       const from = start === undefined ? undefined : spots.data.get(start);
       // All of it where that can be read; else where one asked from.
       if (from === undefined || wide * LEAST_ZOOM <= seen) void flow.fitView({ padding: 0.06, maxZoom: 1 });
-      else void flow.setCenter(from.x + 100, from.y + 20, { zoom: seen < 600 ? LEAST_ZOOM : 0.85 });
+      else {
+        const zoom = seen < 900 ? LEAST_ZOOM : 0.85;
+        const half = seen / 2 / zoom - MARGIN;
+        // Not so that half of the picture is empty.
+        const x = Math.min(Math.max(from.x + 100, all.x + half), all.x + all.width - half);
+        void flow.setCenter(x, from.y + 20, { zoom });
+      }
     }, 30);
     return () => clearTimeout(timer);
   }, [spots.isPlaceholderData, spots.data, flow, start]);

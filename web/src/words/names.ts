@@ -42,10 +42,12 @@ export function initials(owner: string): string {
 
 /** A producer is a URI, often of a tree in a repository; its end and its version are what people say. */
 export function producerName(uri: string): { name: string; version: string } {
-  const tree = /\/(?:tree|blob|releases\/tag)\/([^/]+)(?:\/(.+))?$/.exec(uri);
-  const repository = /^https?:\/\/[^/]+\/(?:[^/]+\/)?([^/]+)/.exec(uri)?.[1] ?? uri;
-  if (!tree) return { name: uri.replace(/^https?:\/\//, ""), version: "" };
-  return { name: tree[2]?.replace(/^integration\//, "") ?? repository, version: tree[1] ?? "" };
+  const [repository = uri, tree] = uri.replace(/^https?:\/\//, "").split(/\/(?:tree|blob|releases\/tag)\//);
+  if (tree === undefined) return { name: repository, version: "" };
+  const parts = tree.split("/");
+  const version = parts.find((part) => /^v?\d+(\.\d+)+/.test(part)) ?? "";
+  const rest = parts.filter((part) => part !== version && part !== "integration").join("/");
+  return { name: rest || repository, version };
 }
 
 /** A run's id is long and its beginning is often a time: its end tells runs apart. */

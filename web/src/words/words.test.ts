@@ -30,6 +30,7 @@ describe("names", () => {
   });
   it("a producer is called by its end, with its version", () => {
     expect(producerName("https://github.com/OpenLineage/OpenLineage/tree/1.42.0/integration/spark")).toEqual({ name: "spark", version: "1.42.0" });
+    expect(producerName("https://github.com/apache/airflow/tree/providers-openlineage/2.7.0")).toEqual({ name: "providers-openlineage", version: "2.7.0" });
     expect(producerName("https://example.com/etl")).toEqual({ name: "example.com/etl", version: "" });
   });
   it("a commit is linked where the repository has pages", () => {
