@@ -44,6 +44,7 @@ def detail(**said: Any) -> IncidentDetail:
         "cause": CauseTold("run-stage", STAGE, NOON, "COMPLETE"),
         "candidates": [CandidateTold(1, "run-stage", STAGE, 0, 0.9, [evidence], [], None)],
         "upstream": [],
+        "upstream_truncated": False,
         "impact": ImpactTold(
             [AffectedTold("a", "r1", NOON, STAGE), AffectedTold("a", "r2", NOON, STAGE)], [RiskTold("b")], [], False
         ),
