@@ -19,7 +19,7 @@ from correlator.alerts.routes import Subject, routes_for
 from correlator.config import AlertSettings
 from correlator.correlation.history import History
 from correlator.correlation.ignored import Ignored
-from correlator.correlation.incident_detail import IncidentDetail, incident_detail
+from correlator.correlation.incident_detail import IncidentDetail, Reach, incident_detail
 from correlator.correlation.incidents import Incident, incidents_of
 from correlator.store.alert_routes import AlertRoute, routes_in_use
 from correlator.store.ledger import Lag, facts_as_of, lag_of_facts, lags
@@ -125,8 +125,9 @@ class _Changed(Struct, frozen=True):
 
 
 class Decisions:
-    def __init__(self, settings: AlertSettings) -> None:
+    def __init__(self, settings: AlertSettings, reach: Reach = Reach()) -> None:  # noqa: B008 (frozen)
         self._settings = settings
+        self._reach = reach
 
     def decide(self, connection: psycopg.Connection[Any]) -> bool:
         """On what is due, and whether there may be more. In autocommit: each decision is a transaction of its own."""
@@ -243,7 +244,7 @@ class Decisions:
         routes = routes_in_use(connection)
         if not routes:
             return False
-        detail = _explained(connection, incident.id)
+        detail = _explained(connection, incident.id, self._reach)
         if detail is not None and _is_ignored(connection, detail):
             return False
         subject = Subject(severity=incident.severity) if detail is None else _subject(detail)
@@ -268,7 +269,7 @@ class Decisions:
         changed = _Changed(*row)
         routes = self._to_tell(connection, changed)
         incident = incidents_of(History(connection), [failure]).get(failure)
-        detail = _explained(connection, failure) if incident is not None and routes else None
+        detail = _explained(connection, failure, self._reach) if incident is not None and routes else None
         event: Event = "resolved" if changed.is_over else "acknowledged"
         for route in routes:
             if incident is None:
@@ -298,11 +299,11 @@ def _is_my_turn(connection: psycopg.Connection[Any]) -> bool:
     return row is not None and bool(row[0])
 
 
-def _explained(connection: psycopg.Connection[Any], incident: UUID) -> IncidentDetail | None:
+def _explained(connection: psycopg.Connection[Any], incident: UUID, reach: Reach) -> IncidentDetail | None:
     """None where it cannot be worked out: somebody has to be told all the same."""
     try:
         with connection.transaction():
-            return incident_detail(connection, incident)
+            return incident_detail(connection, incident, reach)
     except Exception:
         if connection.closed:
             raise

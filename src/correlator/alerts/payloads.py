@@ -48,6 +48,8 @@ class Hurt(Struct, frozen=True):
     """Datasets that would be made of it next."""
     consequences: int
     """Incidents that come of this one."""
+    is_cut: bool
+    """Whether there are more than were looked at (`impact_depth`, `impact_runs`)."""
 
 
 class IncidentTold(Struct, frozen=True, kw_only=True):
@@ -245,7 +247,9 @@ def _cause(detail: IncidentDetail) -> Cause:
 
 
 def _hurt(detail: IncidentDetail) -> Hurt:
-    return Hurt(len({one.urn for one in detail.impact.affected}), len(detail.impact.at_risk), len(detail.children))
+    found = detail.impact
+    affected = {one.urn for one in found.affected}
+    return Hurt(len(affected), len(found.at_risk), len(detail.children), found.truncated)
 
 
 def _facts(told: IncidentTold) -> list[tuple[str, str]]:
@@ -284,7 +288,7 @@ def _hurt_words(hurt: Hurt) -> str:
         words.append(f"{hurt.at_risk} {'is' if hurt.at_risk == 1 else 'are'} at risk")
     if hurt.consequences:
         words.append(f"{hurt.consequences} more {'failure comes' if hurt.consequences == 1 else 'failures come'} of it")
-    return ", ".join(words)
+    return ", ".join([*words, "and there are more"] if hurt.is_cut else words)
 
 
 class _Webhook(Struct, frozen=True):

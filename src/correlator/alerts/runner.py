@@ -18,6 +18,7 @@ from correlator.alerts.delivery import Outcome, send
 from correlator.alerts.outbox import Message
 from correlator.alerts.payloads import addressed
 from correlator.config import AlertSettings
+from correlator.correlation.incident_detail import Reach
 from correlator.store.database import Database
 from correlator.store.moments import read_any_moment
 
@@ -35,11 +36,18 @@ _DOUBLINGS: Final = 20
 class AlertRunner:
     """Used as a context: it runs within it. Several on one database share the work."""
 
-    def __init__(self, database: Database, settings: AlertSettings, *, pause: float = 1.0) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: AlertSettings,
+        reach: Reach = Reach(),  # noqa: B008 (frozen)
+        *,
+        pause: float = 1.0,
+    ) -> None:
         self._database = database
         self._settings = settings
         self._pause = pause
-        self._decisions = Decisions(settings)
+        self._decisions = Decisions(settings, reach)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="correlator-alerts", daemon=True)
         self._senders = ThreadPoolExecutor(_SENDERS, "correlator-alerts")

@@ -14,6 +14,7 @@ from correlator.cli.database import open_migrated_database, place_of
 from correlator.cli.listening import bind, cannot_listen, end_at_once, is_loopback, url_of
 from correlator.cli.options import CouldNotTellError, with_settings
 from correlator.config import ServerSettings
+from correlator.correlation.incident_detail import reach_of
 from correlator.http.listener import BACKLOG, SWITCH_INTERVAL, HttpServer
 from correlator.http.request_log import Log, capture_logging
 from correlator.server.app import App
@@ -57,7 +58,7 @@ def serve(settings: ServerSettings, database: Database, log: Log) -> None:
     workers = number_of_workers(settings)
     _log.info("workers: %d, database: %s", workers, place_of(database.url))
     # Beside the workers and not in each of them: one is enough.
-    with AlertRunner(database, settings):
+    with AlertRunner(database, settings, reach_of(settings)):
         if workers == 1:
             _serve_alone(settings, database, log)
         else:

@@ -72,7 +72,7 @@ def test_a_failure_reaches_its_receiver_with_its_cause_its_victims_and_its_owner
     assert said["incident"]["title"] == listed.title == RAW
     assert said["incident"]["owner"] == "team-raw"
     assert said["incident"]["cause"]["job"] == {"namespace": "airflow", "name": "load"}
-    assert said["incident"]["hurt"] == {"affected": 2, "at_risk": 0, "consequences": 0}
+    assert said["incident"]["hurt"] == {"affected": 2, "at_risk": 0, "consequences": 0, "is_cut": False}
     for words in (RAW, "load", "2 datasets were made of it", "team-raw", said["link"]):
         assert words in said["text"]
     assert received.headers["Idempotency-Key"] == said["id"]

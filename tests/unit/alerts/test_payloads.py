@@ -98,6 +98,11 @@ def test_what_is_not_known_is_said_to_be_so() -> None:
     assert "Caused by" not in told.text
 
 
+def test_what_was_not_counted_to_the_end_is_said_to_be_more() -> None:
+    cut = ImpactTold([AffectedTold("a", "r1", NOON, STAGE)], [], [], True)
+    assert "Hurt: 1 dataset was made of it, and there are more" in alert(impact=cut, children=[]).text
+
+
 def test_a_run_that_did_not_happen_can_be_the_cause() -> None:
     missing = CandidateTold(1, None, STAGE, 0, 0.9, [EvidenceTold("missing", "", None, None, "no run")], [], None)
     assert "Caused by: airflow/stage, a run that did not happen" in alert(candidates=[missing]).text
@@ -121,7 +126,7 @@ def test_a_webhook_has_the_words_and_all_that_a_program_needs() -> None:
         "job": {"namespace": "airflow", "name": "stage"},
         "run_id": "run-stage",
     }
-    assert said["incident"]["hurt"] == {"affected": 1, "at_risk": 1, "consequences": 2}
+    assert said["incident"]["hurt"] == {"affected": 1, "at_risk": 1, "consequences": 2, "is_cut": False}
     assert said["pipeline"] is None
 
 
