@@ -156,7 +156,7 @@ def test_what_was_expected_and_what_was_found_are_told() -> None:
     [
         ("critical", "error"),
         ("warning", "warn"),
-        ("info", "info"),
+        ("info", "warn"),
         (SimpleNamespace(value="warning"), "warn"),
         (None, None),
     ],

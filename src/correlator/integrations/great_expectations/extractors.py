@@ -27,8 +27,8 @@ _NO_PARAMETERS: Final = frozenset({"batch_id", "catch_exceptions", "column", "in
 _LONGEST: Final = 1_000
 """Characters of one value that are told: an observed value may be every distinct value of a column."""
 
-_SEVERITIES: Final = {"critical": "error", "warning": "warn"}
-"""As OpenLineage calls them; another word stays."""
+_SEVERITIES: Final = {"critical": "error", "warning": "warn", "info": "warn"}
+"""As OpenLineage calls them, which has no word for less than a warning; another word stays."""
 
 # `min` and so on of the facet are numbers: of dates and texts they are not told.
 _COLUMN_METRICS: Final = {
