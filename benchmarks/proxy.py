@@ -2,7 +2,7 @@
 
 Everything runs as a user would run it: `correlator proxy` in a process of its own with its default settings (but for
 the limits that a load test would meet), SQLite on this machine's disk with `synchronous=FULL`. For the throughput the
-proxy is kept on one core; load generator and backend share the others.
+proxy is kept on one core and writes no line for each request; load generator and backend share the others.
 """
 
 import argparse
