@@ -19,7 +19,7 @@ from correlator.proxy.failed_events import FailedEvent, FailedEvents
 from correlator.proxy.writer import Writer, waiting_events
 
 _IDLE_SECONDS: Final = 1.0
-_GATHER_SECONDS: Final = 0.01
+_GATHER_SECONDS: Final = 0.02
 """How long a consumer that keeps up waits for more when events come faster than it sends: larger batches cost less."""
 _TELL_SECONDS: Final = 60.0
 """A destination that stays away is told once a minute."""
