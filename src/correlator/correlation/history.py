@@ -194,10 +194,12 @@ class History:
         )
         classes = self.classes(row[1] for row in rows)
         known = self.runs(found)
+        met: set[tuple[UUID, UUID]] = set()
         for run, dataset, at, version, origin in rows:
             is_rename = origin == STRENGTH["rename"]
             use = Use(run, classes[dataset], at, version, is_test=known[run].is_test, is_rename=is_rename)
-            if all(use.dataset != other.dataset for other in found[run]):
+            if (run, use.dataset) not in met:
+                met.add((run, use.dataset))
                 found[run].append(use)
         return found
 
@@ -293,10 +295,11 @@ class History:
         """
         found: list[list[Version]] = [[] for _ in versions]
         members = self.members(version.dataset for version in versions)
+        writers = self.runs(version.run for version in versions)
         asked = [
-            (n, name, version.at, version.run)
+            (n, name, version.at, version.run, writers[version.run].job_id)
             for n, version in enumerate(versions)
-            for name in members[version.dataset]
+            for name in (members[version.dataset] if version.run in writers else ())
         ]
         if not asked:
             return found
@@ -422,15 +425,15 @@ CROSS JOIN LATERAL (
 ) AS written
 """
 
-_LATELY: Final = 12
+_LATELY: Final = 6
 """Writes of a dataset that other jobs are looked for in."""
 _REPLACING: Final = frozenset({"OVERWRITE", "TRUNCATE", "CREATE", "DROP", "RENAME"})
 
 _OTHER_WRITERS: Final = """
 SELECT asked.number, recent.job_id, recent.lifecycle_change, recent.job_run_id = asked.run_id, recent.job_run_id,
        recent.used_at, asked.dataset_id, recent.row_count, recent.byte_size, recent.dataset_version, recent.kind
-FROM unnest(%s::int[], %s::uuid[], %s::timestamptz[], %s::uuid[]) AS asked (number, dataset_id, at, run_id)
-JOIN {s}.job_runs AS own ON own.id = asked.run_id
+FROM unnest(%s::int[], %s::uuid[], %s::timestamptz[], %s::uuid[], %s::uuid[])
+    AS asked (number, dataset_id, at, run_id, job_id)
 CROSS JOIN LATERAL (
     SELECT edge.job_run_id, edge.used_at, edge.row_count, edge.byte_size, edge.dataset_version, edge.lifecycle_change,
            run.job_id, CASE WHEN run.current_state = 'COMPLETE' THEN 'complete' ELSE 'partial' END AS kind
@@ -439,7 +442,7 @@ CROSS JOIN LATERAL (
       AND upper(coalesce(run.job_type, '')) <> 'TEST'
     ORDER BY edge.used_at DESC, edge.job_run_id DESC LIMIT %s
 ) AS recent
-WHERE recent.job_id <> own.job_id OR recent.job_run_id = asked.run_id
+WHERE recent.job_id <> asked.job_id OR recent.job_run_id = asked.run_id
 ORDER BY asked.number, recent.used_at DESC, recent.job_run_id
 """
 

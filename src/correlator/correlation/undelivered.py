@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -22,6 +22,10 @@ _AFTER_OTHERS: Final = 0.35
 _FAILED_AFTER_OTHERS: Final = 0.5
 _AS_BEFORE: Final = 0.2
 """What is left where it had not delivered when all was well either."""
+
+
+_ReadBy: TypeAlias = tuple[UUID, UUID, datetime, UUID]
+"""A version by its key, and the job that read it."""
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -59,8 +63,9 @@ def find_undelivered(case: Case, findings: Mapping[UUID, Findings]) -> Undeliver
     """Jobs that did not deliver what was read in an older version instead."""
     # Who has handed over a table is not waited for.
     retired = {one.took_over.job for one in findings.values() if one.took_over is not None}
+    well = _reads_when_well(case)
     reads = [
-        (step.use.at, step.version, step.distance, _read_before(case, step))
+        (step.use.at, step.version, step.distance, _read_before(case, step, well))
         for step in case.bad.steps
         if step.version is not None
     ]
@@ -90,17 +95,21 @@ def find_undelivered(case: Case, findings: Mapping[UUID, Findings]) -> Undeliver
     return found
 
 
-def _read_before(case: Case, step: Step) -> datetime | None:
+def _read_before(case: Case, step: Step, well: Mapping[_ReadBy, datetime]) -> datetime | None:
     """When the same job read the same version before, on the good side."""
     reader = case.runs.get(step.use.reader)
     if reader is None or step.version is None or reader.id in case.good.distances:
         return None
-    for other in case.good.steps:
-        run = case.runs.get(other.use.reader)
-        same = other.version is not None and other.version.key == step.version.key
-        if same and run is not None and run.job_id == reader.job_id:
-            return other.use.at
-    return None
+    return well.get((*step.version.key, reader.job_id))
+
+
+def _reads_when_well(case: Case) -> dict[_ReadBy, datetime]:
+    found: dict[_ReadBy, datetime] = {}
+    for step in case.good.steps:
+        reader = case.runs.get(step.use.reader)
+        if reader is not None and step.version is not None:
+            found.setdefault((*step.version.key, reader.job_id), step.use.at)
+    return found
 
 
 def _not_renewed(case: Case, job: UUID, version: Version, before: datetime | None, now: datetime) -> Trouble | None:

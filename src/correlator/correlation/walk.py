@@ -117,9 +117,9 @@ _Bound: TypeAlias = tuple[tuple[int, Use], Version | None]
 
 
 def _others(history: History, bound: Sequence[_Bound]) -> list[_Bound]:
-    known = [(asked, version) for asked, version in bound if version is not None]
-    written = history.other_writers([version for _, version in known])
-    return [(asked, other) for (asked, _), of_version in zip(known, written, strict=True) for other in of_version]
+    known = {version.key: version for _, version in bound if version is not None}
+    others = dict(zip(known, history.other_writers(list(known.values())), strict=True))
+    return [(asked, other) for asked, version in bound if version is not None for other in others[version.key]]
 
 
 def _arrive(trace: Trace, layer: dict[UUID, list[Version]], version: Version, distance: int) -> None:

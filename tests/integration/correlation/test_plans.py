@@ -8,6 +8,12 @@ import pytest
 from benchmarks.catalogue import questions
 from benchmarks.lineage import Layers, fill
 
+from correlator.correlation.case import Failure
+from correlator.correlation.causes import explain
+from correlator.correlation.history import History, Version
+from correlator.correlation.missing_runs import missing_runs
+from correlator.correlation.questions import Question
+
 SHAPE = Layers("plans", 5, 400, 5)
 """2,000 jobs, 10,000 runs, 30,000 edges."""
 LARGE = ("job_runs", "lineage_edges", "jobs", "datasets", "dataset_jobs", "run_column_mappings", "data_tests")
@@ -55,6 +61,29 @@ def test_a_question_finds_its_rows_by_indexes(filled: psycopg.Connection, name: 
         read = read_whole(filled, ask)
         # An empty table has nothing to be looked up.
         assert [table for table in read if table not in ("run_column_mappings", "data_tests")] == []
+
+
+def test_a_cause_is_found_by_indexes(filled: psycopg.Connection) -> None:
+    last = "SELECT dataset_id, job_run_id, used_at, dataset_id FROM lineage_edges WHERE edge_type = 'output'"
+    row = filled.execute(f"{last} ORDER BY used_at DESC LIMIT 1".encode()).fetchone()
+    assert row is not None
+    bad = Version(*row)
+    of_dataset = f"{last} AND dataset_id = %s AND used_at < %s ORDER BY used_at DESC LIMIT 1"
+    row = filled.execute(of_dataset.encode(), [bad.dataset, bad.at]).fetchone()
+    assert row is not None
+    failure = Failure(Question("volume", ""), bad.dataset, bad, Version(*row), bad.at)
+
+    for _ in range(7):
+        read = read_whole(filled, lambda: explain(History(filled), failure))
+        assert [table for table in read if table != "run_column_mappings"] == []
+    assert len(explain(History(filled), failure).bad.distances) > 10
+
+
+def test_missing_runs_cost_as_much_as_there_are_jobs(filled: psycopg.Connection) -> None:
+    row = filled.execute("SELECT max(started_at) FROM job_runs").fetchone()
+    assert row is not None
+
+    assert "job_runs" not in read_whole(filled, lambda: missing_runs(filled, row[0], limit=10))
 
 
 def test_what_reads_everything_is_noticed(filled: psycopg.Connection) -> None:
