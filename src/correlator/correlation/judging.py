@@ -135,9 +135,9 @@ def _judged(
     if parts and not has_effect and (found.volumes or found.metrics):
         # What is odd about it came from elsewhere.
         doubt *= 0.6
-    if case.failure.question.kind == "run" and found.distance > 0:
+    if _has_failed_itself(case) and found.distance > 0 and not has_effect:
         # A run fails of its own code, or of what it reads; and of that nothing is to be seen here.
-        doubt *= 1.0 if has_effect else 0.5
+        doubt *= 0.5
     parts += [strength * doubt for strength in changes.strengths(case)]
     candidate.evidence = [*_failed(found), *effects.evidence, *changes.evidence, *_slow(found)]
     candidate.reasons = [*effects.reasons, *changes.reasons]
@@ -167,6 +167,12 @@ def _judged(
         candidate.reasons.append(f"it did not change, and {suspicion.is_cleared}, which it has data from, did")
     candidate.score = score * PER_STEP**found.distance
     return candidate
+
+
+def _has_failed_itself(case: Case) -> bool:
+    """Whether a run is to be explained that failed. One that was called off was so for others' faults."""
+    run = None if case.bad.start is None else case.runs.get(case.bad.start.run)
+    return case.failure.question.kind == "run" and run is not None and run.state != "ABORT"
 
 
 def _reach_of(case: Case, run: UUID) -> frozenset[str] | None:
@@ -205,7 +211,7 @@ def _effects(case: Case, found: Findings, passed_on: PassedOn) -> Signs:
         signs.add(_schema(case, found, dataset, passed_on, reach))
     for dataset, changes in found.metrics.items():
         for change in changes:
-            explained = passed_on.metric(found.run.id, change.what)
+            explained = passed_on.metric(found.run.id)
             signs.add(_metric(case, dataset, change, explained, reach))
     if found.unchanged:
         signs.add(_unchanged(found, is_old=passed_on.is_old(found.run.id)))

@@ -56,21 +56,20 @@ class PassedOn(msgspec.Struct, frozen=True):
                 return self.case.name(version.dataset)
         return None
 
-    def metric(self, run: UUID, what: str, seen: frozenset[UUID] = frozenset()) -> str | None:
+    def metric(self, run: UUID, seen: frozenset[UUID] = frozenset()) -> str | None:
         """The input that held other values, or nulls, before; or one that is not whole, or far too large.
 
+        Nulls become other averages on their way, and other values nulls where something is joined by them.
         Directly, or through runs that do not say what they wrote.
         """
         for version, above in self._inputs(run):
             if above.run.id in seen:
                 continue
-            if any(change.what == what for change in above.metrics.get(version.dataset, ())) or self._is_odd(
-                version, above
-            ):
+            if above.metrics.get(version.dataset) or self._is_odd(version, above):
                 return self.case.name(version.dataset)
             if version.dataset in above.said["values"]:
                 continue
-            further = self.metric(above.run.id, what, seen | {run})
+            further = self.metric(above.run.id, seen | {run})
             if further is not None:
                 return further
         return None
