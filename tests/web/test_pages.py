@@ -188,7 +188,7 @@ def test_health_tells_that_nothing_was_lost_and_why_something_was_refused(page: 
     page.goto("/status")
     expect(page.get_by_role("row").filter(has_text="http").first).to_contain_text("0")
     page.get_by_role("button", name="Look at each, and drive in again").click()
-    page.get_by_text("eventTime is required").last.click()
+    page.locator("summary").filter(has_text="eventTime is required").click()
     page.get_by_role("button", name="Judge it again").click()
     expect(page.get_by_text("still refused").first).to_be_visible()
 

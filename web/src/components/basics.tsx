@@ -151,6 +151,16 @@ export function Card({ title, aside, children, place }: CardProps) {
   );
 }
 
+/** What may be wider than the page is scrolled by itself, also with the keyboard. */
+export function Wide({ children, isCard = false }: { children: ReactNode; isCard?: boolean }) {
+  return (
+    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
+    <div className={isCard ? "card scroll" : "scroll"} tabIndex={0} role="region" aria-label="Table">
+      {children}
+    </div>
+  );
+}
+
 export function Crumbs({ children }: { children: ReactNode }) {
   return (
     <nav className="crumbs" aria-label="Where you are">

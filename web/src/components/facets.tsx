@@ -1,5 +1,6 @@
 // Facets: what is known to matter is told in words; everything is there as it was sent, for who asks.
 import { useState } from "react";
+import { Wide } from "./basics";
 
 type Facets = Record<string, unknown>;
 
@@ -91,7 +92,7 @@ function Rows({ rows }: { rows: Record<string, unknown>[] }) {
   const names = [...new Set(rows.flatMap((row) => Object.keys(row).filter((key) => !PLAIN.has(key))))];
   const told = (value: unknown) => (value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value));
   return (
-    <div className="scroll">
+    <Wide>
       <table className="small">
         <thead>
           <tr>
@@ -110,7 +111,7 @@ function Rows({ rows }: { rows: Record<string, unknown>[] }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Wide>
   );
 }
 

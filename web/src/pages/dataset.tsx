@@ -3,7 +3,7 @@ import { useState } from "react";
 import { Link, useParams } from "react-router";
 import type { Schemas } from "../api/client";
 import { LIVE, amounts, dataset as datasetQuery, verdict } from "../api/queries";
-import { Badge, Breakable, Card, Crumbs, JobLink, Num, Owner, Problem, Skeleton, State, Time } from "../components/basics";
+import { Badge, Breakable, Card, Crumbs, JobLink, Num, Owner, Problem, Skeleton, State, Time, Wide } from "../components/basics";
 import { Diff } from "../components/diff";
 import { FacetList } from "../components/facets";
 import { Plot } from "../components/plot";
@@ -98,7 +98,7 @@ function Tests({ tests }: { tests: Detail["tests"] }) {
   if (tests.length === 0) return <Card title="Tests"><p className="soft">No test has looked at it.</p></Card>;
   return (
     <Card title="Tests" aside={count(tests.length, "test")}>
-      <div className="scroll">
+      <Wide>
         <table>
           <tbody>
             {tests.map((test) => (
@@ -114,7 +114,7 @@ function Tests({ tests }: { tests: Detail["tests"] }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Wide>
     </Card>
   );
 }
@@ -176,7 +176,7 @@ function Uses({ title, uses }: { title: string; uses: Detail["writes"] }) {
   if (uses.length === 0) return <Card title={title}><p className="soft">None that is known of.</p></Card>;
   return (
     <Card title={title} aside="the last ones, newest first">
-      <div className="scroll">
+      <Wide>
         <table>
           <tbody>
             {uses.slice(0, isAll ? undefined : A_FEW).map((use, place) => (
@@ -191,7 +191,7 @@ function Uses({ title, uses }: { title: string; uses: Detail["writes"] }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Wide>
       {!isAll && uses.length > A_FEW && (
         <button type="button" className="button small plain" onClick={() => setAll(true)}>Show the last {uses.length}</button>
       )}

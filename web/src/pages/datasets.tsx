@@ -1,5 +1,5 @@
 import { get } from "../api/client";
-import { Breakable, Empty, Time } from "../components/basics";
+import { Breakable, Empty, Time, Wide } from "../components/basics";
 import { Paged } from "../components/paged";
 import { useTitle } from "../components/use_title";
 import { datasetName, pathOf } from "../words/names";
@@ -20,7 +20,7 @@ export function Datasets() {
       </div>
       <Paged name={["datasets", q]} ask={(cursor, signal) => get("/api/v1/datasets", { query: { limit: 100, ...(q && { q }), ...(cursor && { cursor }) }, signal })} empty={q ? <Empty title="No dataset is called so" /> : <GettingStarted />}>
         {(datasets) => (
-          <div className="card scroll">
+          <Wide isCard>
             <table>
               <thead>
                 <tr>
@@ -44,7 +44,7 @@ export function Datasets() {
                 ))}
               </tbody>
             </table>
-          </div>
+          </Wide>
         )}
       </Paged>
     </>

@@ -5,7 +5,7 @@ import { Link, useLocation } from "react-router";
 import { get, post, type Schemas } from "../api/client";
 import { LIVE, lag, ledger, statistics } from "../api/queries";
 import { quarterAgo, useMay } from "../components/actions";
-import { Badge, Card, DatasetLink, JobLink, Num, Owner, Problem, RunLink, Skeleton, Strength, Time } from "../components/basics";
+import { Badge, Card, DatasetLink, JobLink, Num, Owner, Problem, RunLink, Skeleton, Strength, Time, Wide } from "../components/basics";
 import { Raw } from "../components/facets";
 import { Paged } from "../components/paged";
 import { useToasts } from "../components/toasts";
@@ -66,7 +66,7 @@ function Ledger() {
   const lost = (one: Schemas["Received"]) => one.received - one.stored - one.duplicates - one.rejected;
   return (
     <Card title="The ledger" aside="what came in is stored, known already, or rejected with a reason: nothing else can happen to it">
-      <div className="scroll">
+      <Wide>
         <table>
           <thead>
             <tr>
@@ -98,9 +98,9 @@ function Ledger() {
             )}
           </tbody>
         </table>
-      </div>
+      </Wide>
       <h3 className="sub">The pipeline</h3>
-      <div className="scroll">
+      <Wide>
         <table>
           <thead>
             <tr>
@@ -129,7 +129,7 @@ function Ledger() {
             ))}
           </tbody>
         </table>
-      </div>
+      </Wide>
       {pipeline.length === 0 && <p className="soft">It has not merged anything yet: start it with <code>correlator up</code>.</p>}
       {behind && (
         <p className="soft small">
@@ -199,7 +199,7 @@ function MissingRuns() {
     <Card title="Runs that are missing" aside="by each job's own rhythm">
       {found.isError && <Problem error={found.error} />}
       {found.data && items.length === 0 && <p className="soft">None: every job has run when it usually does.</p>}
-      <div className="scroll">
+      <Wide>
         <table>
           <tbody>
             {items.slice(0, isAll ? undefined : 8).map((one) => (
@@ -211,7 +211,7 @@ function MissingRuns() {
             ))}
           </tbody>
         </table>
-      </div>
+      </Wide>
       {!isAll && items.length > 8 && (
         <button type="button" className="button small plain" onClick={() => setAll(true)}>Show all {items.length}</button>
       )}
@@ -228,7 +228,7 @@ function Rejects() {
     <Card title="Rejected events" aside={told && `${exact(told.kept)} kept, ${bytes(told.kept_bytes)}${told.capped ? `; ${exact(told.capped)} removed for want of room` : ""}`}>
       {found.isError && <Problem error={found.error} />}
       {told?.reasons.length === 0 && <p className="soft">None that was not driven in again.</p>}
-      <div className="scroll">
+      <Wide>
         <table>
           <tbody>
             {(told?.reasons ?? []).map((one, place) => (
@@ -241,7 +241,7 @@ function Rejects() {
             ))}
           </tbody>
         </table>
-      </div>
+      </Wide>
       {isAdmin && !!told?.kept && !isListed && (
         <button type="button" className="button" onClick={() => setListed(true)}>Look at each, and drive in again</button>
       )}
@@ -333,7 +333,7 @@ function Producers() {
     <Card title="Producers" aside="who sends, and what they could tell better">
       {found.isError && <Problem error={found.error} />}
       {found.data && items.length === 0 && <p className="soft">Nobody has sent anything yet.</p>}
-      <div className="scroll">
+      <Wide>
         <table>
           <thead>
             <tr>
@@ -360,7 +360,7 @@ function Producers() {
             ))}
           </tbody>
         </table>
-      </div>
+      </Wide>
     </Card>
   );
 }
@@ -410,7 +410,7 @@ function TimesTaken() {
   return (
     <Card title="Time to acknowledge and resolve" aside="medians of 90 days">
       {found.isError && <Problem error={found.error} />}
-      <div className="scroll">
+      <Wide>
         <table>
           <thead>
             <tr>
@@ -439,7 +439,7 @@ function TimesTaken() {
             ))}
           </tbody>
         </table>
-      </div>
+      </Wide>
     </Card>
   );
 }

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "react-router";
 import { get, type Schemas } from "../api/client";
 import { LIVE, job as jobQuery } from "../api/queries";
-import { Breakable, Card, Crumbs, Empty, JobLink, Owner, Problem, Skeleton, State, Time } from "../components/basics";
+import { Breakable, Card, Crumbs, Empty, JobLink, Owner, Problem, Skeleton, State, Time, Wide } from "../components/basics";
 import { FacetList } from "../components/facets";
 import { Paged } from "../components/paged";
 import { RunsPlot } from "../components/runs_plot";
@@ -38,7 +38,7 @@ export function Job() {
           </Card>
           {job.children.length > 0 && (
             <Card title="What runs under it" aside={count(job.children.length, "job")}>
-              <div className="scroll">
+              <Wide>
                 <table>
                   <tbody>
                     {job.children.map((child) => (
@@ -50,7 +50,7 @@ export function Job() {
                     ))}
                   </tbody>
                 </table>
-              </div>
+              </Wide>
             </Card>
           )}
           <Card title="Facets" aside="as they stand, the latest statement of each">
@@ -91,7 +91,7 @@ function RunHistory({ namespace, name }: { namespace: string; name: string }) {
       {(runs: Schemas["RunBrief"][]) => (
         <div className="stack">
           <RunsPlot runs={runs} />
-          <div className="scroll">
+          <Wide>
             <table>
               <thead>
                 <tr>
@@ -114,7 +114,7 @@ function RunHistory({ namespace, name }: { namespace: string; name: string }) {
                 ))}
               </tbody>
             </table>
-          </div>
+          </Wide>
         </div>
       )}
     </Paged>

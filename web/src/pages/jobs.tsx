@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { Link, useSearchParams } from "react-router";
 import { get } from "../api/client";
-import { Breakable, Empty, State, Time } from "../components/basics";
+import { Breakable, Empty, State, Time, Wide } from "../components/basics";
 import { Paged } from "../components/paged";
 import { useSoon } from "../components/use_soon";
 import { useTitle } from "../components/use_title";
@@ -37,7 +37,7 @@ export function Jobs() {
       </div>
       <Paged name={["jobs", q]} ask={(cursor, signal) => get("/api/v1/jobs", { query: { limit: 100, ...(q && { q }), ...(cursor && { cursor }) }, signal })} empty={q ? <Empty title="No job is called so" /> : <GettingStarted />}>
         {(jobs) => (
-          <div className="card scroll">
+          <Wide isCard>
             <table>
               <thead>
                 <tr>
@@ -72,7 +72,7 @@ export function Jobs() {
                 ))}
               </tbody>
             </table>
-          </div>
+          </Wide>
         )}
       </Paged>
     </>

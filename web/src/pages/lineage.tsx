@@ -5,7 +5,7 @@ import { Suspense, lazy, useCallback, useMemo, useState } from "react";
 import { Link, useNavigate, useSearchParams } from "react-router";
 import { get, type Schemas } from "../api/client";
 import { LIVE, search } from "../api/queries";
-import { Badge, Card, Empty, Problem, Skeleton } from "../components/basics";
+import { Badge, Card, Empty, Problem, Skeleton, Wide } from "../components/basics";
 import { useSoon } from "../components/use_soon";
 import { useTitle } from "../components/use_title";
 import type { Paint } from "../graph/canvas";
@@ -314,7 +314,7 @@ function AsList({ drawn, failing }: { drawn: Picture; failing: Set<string> }) {
   return (
     <details className="card list-of-nodes">
       <summary>The same as a list</summary>
-      <div className="scroll">
+      <Wide>
         <table>
           <thead>
             <tr>
@@ -343,7 +343,7 @@ function AsList({ drawn, failing }: { drawn: Picture; failing: Set<string> }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Wide>
       {byDistance.length > MOST_LISTED && <p className="soft">And {count(byDistance.length - MOST_LISTED, "more node")}: go less deep to list them.</p>}
     </details>
   );

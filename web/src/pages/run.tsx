@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "react-router";
 import type { Schemas } from "../api/client";
 import { run as runQuery } from "../api/queries";
-import { Badge, Breakable, Card, Crumbs, DatasetLink, JobLink, Num, Problem, RunLink, Skeleton, State, Time } from "../components/basics";
+import { Badge, Breakable, Card, Crumbs, DatasetLink, JobLink, Num, Problem, RunLink, Skeleton, State, Time, Wide } from "../components/basics";
 import { FacetList } from "../components/facets";
 import { useTitle } from "../components/use_title";
 import { jobName, pathOf, producerName, testName } from "../words/names";
@@ -104,7 +104,7 @@ function Uses({ title, uses }: { title: string; uses: Detail["inputs"] }) {
   if (uses.length === 0) return <Card title={title}><p className="soft">Nothing that is known of.</p></Card>;
   return (
     <Card title={title} aside={count(uses.length, "dataset")}>
-      <div className="scroll">
+      <Wide>
         <table>
           <thead>
             <tr>
@@ -128,7 +128,7 @@ function Uses({ title, uses }: { title: string; uses: Detail["inputs"] }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Wide>
     </Card>
   );
 }
@@ -136,7 +136,7 @@ function Uses({ title, uses }: { title: string; uses: Detail["inputs"] }) {
 function Results({ run }: { run: Detail }) {
   return (
     <Card title="Tested" aside={count(run.results.length, "result")}>
-      <div className="scroll">
+      <Wide>
         <table>
           <tbody>
             {run.results.map((result) => (
@@ -149,7 +149,7 @@ function Results({ run }: { run: Detail }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Wide>
     </Card>
   );
 }
@@ -157,7 +157,7 @@ function Results({ run }: { run: Detail }) {
 function Children({ run }: { run: Detail }) {
   return (
     <Card title="Runs that it started" aside={count(run.children.length, "run")}>
-      <div className="scroll">
+      <Wide>
         <table>
           <tbody>
             {run.children.map((child) => (
@@ -171,7 +171,7 @@ function Children({ run }: { run: Detail }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Wide>
     </Card>
   );
 }

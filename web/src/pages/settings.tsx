@@ -5,7 +5,7 @@ import { useState, type ReactNode } from "react";
 import { useSearchParams } from "react-router";
 import { get, patch, post, remove, send, type Schemas } from "../api/client";
 import { useMay } from "../components/actions";
-import { Badge, Card, Empty, Problem, Skeleton, Time } from "../components/basics";
+import { Badge, Card, Empty, Problem, Skeleton, Time, Wide } from "../components/basics";
 import { useToasts } from "../components/toasts";
 import { useTitle } from "../components/use_title";
 import { Snippet } from "./welcome";
@@ -66,7 +66,7 @@ function Listed<T>({ found, children, empty }: { found: { data: { items: T[] } |
   if (found.error) return <Problem error={found.error} />;
   if (!found.data) return <Skeleton lines={3} height="2.5rem" />;
   if (found.data.items.length === 0) return <p className="soft">{empty}</p>;
-  return <div className="scroll">{children(found.data.items)}</div>;
+  return <Wide>{children(found.data.items)}</Wide>;
 }
 
 const SCOPES = [
