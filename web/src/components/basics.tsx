@@ -114,7 +114,7 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
 
 export function Skeleton({ lines = 3, height = "3.2rem" }: { lines?: number; height?: string }) {
   return (
-    <div className="stack" aria-busy="true" aria-label="Loading">
+    <div className="stack" role="status" aria-busy="true" aria-label="Loading">
       {Array.from({ length: lines }, (_, place) => (
         <div key={place} className="skeleton" style={{ height }} />
       ))}
