@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from correlator.server.user_interface import UserInterface
 from correlator.store.database import Database
@@ -41,6 +41,11 @@ def server(postgres: Postgres, migrated_template: str) -> Iterator[Server]:
         yield server
 
 
+PATIENCE_MS = 60_000
+"""For what takes one: nothing is measured with it, and the machine may be busy."""
+expect.set_options(timeout=PATIENCE_MS)
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
@@ -54,7 +59,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def context(browser: Browser, server: Server) -> Iterator[BrowserContext]:
     context = browser.new_context(base_url=server.url, viewport={"width": 1440, "height": 900})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(PATIENCE_MS)
     yield context
     context.close()
 

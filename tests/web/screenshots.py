@@ -10,7 +10,7 @@ from correlator.store.database import Database
 from correlator.store.embedded import EmbeddedPostgres
 from correlator.store.migrations import migrate
 from tests.integration.server.running import running
-from tests.web.conftest import CHROMIUM
+from tests.web.conftest import CHROMIUM, PATIENCE_MS
 from tests.web.world import play
 
 IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"
@@ -28,6 +28,7 @@ def main() -> None:
             with running(directory, database=database) as server, sync_playwright() as playwright:
                 play(server, database.url)
                 browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+                expect.set_options(timeout=PATIENCE_MS)
                 shown: dict[str, Any] = {"base_url": server.url, "viewport": {"width": 1440, "height": 900}}
                 with browser.new_context(**shown, color_scheme="dark") as dark:
                     _list(dark.new_page(), "incidents-dark.png")
