@@ -24,12 +24,13 @@ const SETUPS: [name: string, words: string, text: (url: string) => string][] = [
     "Spark",
     "Add the listener to spark-submit, or to spark-defaults.conf:",
     (url) =>
-      `spark-submit \\\n  --packages io.openlineage:openlineage-spark_2.13:1.40.1 \\\n  --conf spark.extraListeners=io.openlineage.spark.agent.OpenLineageSparkListener \\\n  --conf spark.openlineage.transport.type=http \\\n  --conf spark.openlineage.transport.url=${url} \\\n  --conf spark.openlineage.namespace=spark-prod \\\n  job.py`,
+      `spark-submit \\\n  --packages io.openlineage:openlineage-spark_2.13:1.53.0 \\\n  --conf spark.extraListeners=io.openlineage.spark.agent.OpenLineageSparkListener \\\n  --conf spark.openlineage.transport.type=http \\\n  --conf spark.openlineage.transport.url=${url} \\\n  --conf spark.openlineage.namespace=spark-prod \\\n  job.py`,
   ],
   [
     "Great Expectations",
     "Add an action to the checkpoint; results then come with every validation:",
-    (url) => `pip install openlineage-python\n\nexport OPENLINEAGE_URL=${url}\nexport OPENLINEAGE_NAMESPACE=great-expectations`,
+    (url) =>
+      `pip install 'openlineage-correlator[great-expectations]'\n\nfrom correlator.integrations.great_expectations import CorrelatorValidationAction\n\ncheckpoint.actions.append(\n    CorrelatorValidationAction(name="correlator", correlator_endpoint="${url}")\n)`,
   ],
   [
     "Anything else",
