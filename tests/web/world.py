@@ -44,7 +44,7 @@ def play(server: Server, database_url: str) -> None:
 
 
 def events(now: datetime) -> Iterator[Json]:
-    today = now.replace(minute=0, second=0, microsecond=0)
+    today = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     for day in range(12, -1, -1):
         at = today - timedelta(days=day)
         yield from _customers(at, is_broken=day == 0)

@@ -39,7 +39,7 @@ const Shown = memo(function Shown({ data: { drawn, paint, isDim } }: NodeProps<T
 });
 
 /** Smaller than that nobody reads it. */
-const LEAST_ZOOM = 0.7;
+const LEAST_ZOOM = 0.6;
 const MARGIN = 30;
 const TYPES = { drawn: Shown };
 
