@@ -25,11 +25,11 @@ const STEPS = 240;
 function useAsked() {
   const [parameters, setParameters] = useSearchParams();
   const direction = parameters.get("direction");
-  const depth = Number(parameters.get("depth") ?? 3);
+  const depth = Number(parameters.get("depth") ?? 2);
   return {
     node: parameters.get("node"),
     direction: direction === "up" ? ("up" as const) : direction === "down" ? ("down" as const) : ("both" as const),
-    depth: Number.isInteger(depth) && depth > 0 && depth <= 100 ? depth : 3,
+    depth: Number.isInteger(depth) && depth > 0 && depth <= 100 ? depth : 2,
     level: parameters.get("level") === "column" ? ("column" as const) : ("table" as const),
     asOf: parameters.get("as_of"),
     from: parameters.get("from"),
