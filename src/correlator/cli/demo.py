@@ -108,7 +108,7 @@ def command(*, url: str, seed: int, api_key: str | None, day: datetime | None, p
                     time.sleep(pace)
     failed = len({(truth.dataset_name, truth.test_name, truth.column) for truth in played.truths})
     click.echo(f"{failed} tests have failed, up to the dashboard dash_revenue. Why? Look here:\n")
-    click.echo(f"  {url.rstrip('/')}/api/v1/incidents?roots=true&causes=true")
+    click.echo(f"  {url.rstrip('/')}/incidents")
     click.echo("  correlator incidents")
 
 
