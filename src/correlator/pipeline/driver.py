@@ -268,12 +268,15 @@ _PASSING: Final = ("psycopg.OperationalError", "Python worker failed to connect 
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong in one line: of Spark's page the last line of Python's own account, if there is one."""
+    """What went wrong in one line: of Spark's page the last line of Python's own account, else Java's first cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
     told = [line for line in lines if _is_told(line)]
-    return (told[-1] if told else lines[0])[:500]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    # Of an error in Java py4j says only in the second line which it was.
+    java = [line.removeprefix(": ") for line in lines[1:2] if line.startswith(": ")]
+    return (*told[-1:], *causes[-1:], *java, lines[0])[0][:500]
 
 
 def _is_told(line: str) -> bool:
