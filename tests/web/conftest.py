@@ -46,7 +46,8 @@ PATIENCE_MS = 60_000
 expect.set_options(timeout=PATIENCE_MS)
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: while it is open, Playwright's event loop runs in this thread, and nobody can have another.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("There is no Chromium here; on Debian: apt-get install chromium")

@@ -9,6 +9,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from correlator.pipeline import class_archive
+
 _SETTINGS: Final = {
     # Over TCP a bulk job now and then waits for ever for its Python worker; over the socket none did.
     "spark.python.unix.domain.socket.enabled": "true",
@@ -26,6 +28,8 @@ _SETTINGS: Final = {
     # How far a source was read is in the database; the checkpoint is written for Spark's sake, as cheaply as it goes.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
+
+JAVA: Final = (f"-Dlog4j2.configurationFile={files('correlator.pipeline') / 'log4j2.properties'}",)
 
 # On two cores the JVM's better compiler takes half of one for minutes, and small batches never give that back.
 _COMPILE_QUICKLY: Final = "-XX:TieredStopAtLevel=1"
@@ -50,7 +54,7 @@ def spark_session(
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    java = [f"-Dlog4j2.configurationFile={files('correlator.pipeline') / 'log4j2.properties'}"]
+    java = [*JAVA, *class_archive.java_options()]
     if is_short:
         java.append(_COMPILE_QUICKLY)
     ours = {**_SETTINGS, "spark.driver.extraJavaOptions": " ".join(java)}

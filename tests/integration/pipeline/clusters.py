@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyspark
 
+from correlator.pipeline.class_archive import java_options
 from tests.integration.pipeline.brokers import free_ports
 from tests.integration.pipeline.pipelines import PATIENCE, environment
 
@@ -29,6 +30,7 @@ class Cluster:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.cores": "1",
             "spark.executor.memory": "700m",
+            "spark.executor.extraJavaOptions": " ".join([*java_options(), "-XX:TieredStopAtLevel=1"]),
         }
         return {"spark_master": self.url, "spark_conf": ",".join(f"{key}={value}" for key, value in conf.items())}
 
@@ -58,7 +60,8 @@ def _process(directory: Path, command: list[str], ready: str) -> Iterator[None]:
     """One of the cluster's own, until it says that it is ready."""
     directory.mkdir()
     log_file = directory / "log"
-    own = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(directory)}
+    own = {"SPARK_DAEMON_JAVA_OPTS": " ".join(java_options())}
+    own |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(directory)}
     with log_file.open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 (Spark's own command)
             [str(_SPARK / "bin" / "spark-class"), *command],

@@ -15,7 +15,7 @@ from tests.integration.pipeline.fingerprints import fingerprints
 from tests.integration.pipeline.pipelines import run_batch
 from tests.integration.store.merging import differences
 
-_FILES, _EVENTS = 10, 10_000
+_FILES, _EVENTS = 10, 4_000
 
 
 def test_a_cluster_of_two_workers_gives_the_tables_of_one_process(

@@ -13,10 +13,11 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import StructType
 
 from correlator.pipeline.driver import Driver, Plan, Turn
+from correlator.pipeline.event_log import EventLogSource
 from correlator.pipeline.fact_sink import Done
 from correlator.pipeline.sources import Source
 from correlator.pipeline.sources.files import FilesSource
-from correlator.pipeline.sources.log import EventLogSource, LogSource
+from correlator.pipeline.sources.log import LogSource
 from correlator.rulebook.decode import judge
 from correlator.store.database import Database
 from tests.integration.pipeline.histories import (
