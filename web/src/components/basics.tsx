@@ -152,10 +152,10 @@ export function Card({ title, aside, children, place }: CardProps) {
 }
 
 /** What may be wider than the page is scrolled by itself, also with the keyboard. */
-export function Wide({ children, isCard = false }: { children: ReactNode; isCard?: boolean }) {
+export function Wide({ children, isCard = false, label = "Table" }: { children: ReactNode; isCard?: boolean; label?: string }) {
   return (
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
-    <div className={isCard ? "card scroll" : "scroll"} tabIndex={0} role="region" aria-label="Table">
+    <div className={isCard ? "card scroll" : "scroll"} tabIndex={0} role="region" aria-label={label}>
       {children}
     </div>
   );

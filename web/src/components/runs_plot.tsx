@@ -3,6 +3,7 @@ import { Link } from "react-router";
 import type { Schemas } from "../api/client";
 import { pathOf } from "../words/names";
 import { duration, inUtc, moment, secondsBetween } from "../words/time";
+import { Wide } from "./basics";
 
 type Run = Schemas["RunBrief"];
 
@@ -22,7 +23,7 @@ export function RunsPlot({ runs }: { runs: Run[] }) {
   const last = inOrder.at(-1);
   if (!first || !last) return null;
   return (
-    <div className="scroll">
+    <Wide label="Runs">
       <svg className="plot runs" viewBox={`0 0 ${width} ${HEIGHT}`} style={{ maxWidth: `${width * 1.6}px` }} role="group" aria-label={`The last ${inOrder.length} runs and how long they took`}>
         <text x={0} y={10}>
           up to {duration(longest)}
@@ -45,6 +46,6 @@ export function RunsPlot({ runs }: { runs: Run[] }) {
           {inOrder.length > 8 ? moment(last.started_at) : ""}
         </text>
       </svg>
-    </div>
+    </Wide>
   );
 }
