@@ -84,6 +84,7 @@ bench: setup ## the figures of the README, in a few minutes
 	$(BIN)/python -m benchmarks.merge
 	$(BIN)/python -m benchmarks.lineage
 	$(BIN)/python -m benchmarks.catalogue
+	$(BIN)/python -m benchmarks.incidents
 	$(BIN)/python -m benchmarks.pipeline
 	$(BIN)/python -m benchmarks.freshness --seconds 20
 	$(BIN)/python -m benchmarks.proxy
@@ -99,6 +100,7 @@ bench-full: setup ## the same at full size
 	$(BIN)/python -m benchmarks.merge
 	$(BIN)/python -m benchmarks.lineage
 	$(BIN)/python -m benchmarks.catalogue
+	$(BIN)/python -m benchmarks.incidents --full
 	$(BIN)/python -m benchmarks.pipeline --events 1000000 2000000 4000000
 	$(BIN)/python -m benchmarks.freshness --seconds 60
 	$(BIN)/python -m benchmarks.proxy --full

@@ -7,6 +7,7 @@ network behind it, the metadata of a cloud.
 import ipaddress
 import socket
 from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -32,6 +33,18 @@ def resolved(host: str, port: int, *, allow_private: bool) -> list[tuple[str, in
     if not addresses:
         raise AddressError(f"{host} has no address.")
     return [(address, port) for address in addresses]
+
+
+def foreseen(url: str, *, allow_private: bool) -> str | None:
+    """Why nothing will ever get there, where that can be told without asking anyone."""
+    host = urlsplit(url).hostname or ""
+    try:
+        _check(host, ipaddress.ip_address("127.0.0.1" if host == "localhost" else host), allow_private=allow_private)
+    except AddressError as error:
+        return str(error)
+    except ValueError:
+        pass  # a name, whose address may be another tomorrow
+    return None
 
 
 def _check(host: str, address: Address, *, allow_private: bool) -> None:

@@ -11,6 +11,7 @@ import msgspec
 import psycopg
 
 from correlator.alerts import outbox
+from correlator.alerts.addresses import foreseen
 from correlator.alerts.outbox import Listed, State
 from correlator.alerts.trial import try_route
 from correlator.cli.actor import actor
@@ -143,8 +144,8 @@ def routes() -> None:
     "--resolved/--no-resolved", "tells_resolved", default=True, show_default=True, help="Tell when it is over, too."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of sentences.")
-@with_settings(CommonSettings)
-def add(*, url: str | None, as_json: bool, settings: CommonSettings, **said: Any) -> None:
+@with_settings(AlertSettings)
+def add(*, url: str | None, as_json: bool, settings: AlertSettings, **said: Any) -> None:
     """Add a route. `correlator alerts test NAME` tries it."""
     if url is None and said["kind"] != "pagerduty":
         raise click.UsageError("--url is missing: where the receiver is.")
@@ -155,6 +156,8 @@ def add(*, url: str | None, as_json: bool, settings: CommonSettings, **said: Any
         raise click.UsageError(f"{where.strip('`') or 'the route'}: {message}.") from None
     with _connection(settings) as connection:
         route = add_route(connection, new, actor=actor())
+    if trouble := foreseen(new.url, allow_private=settings.alerts_allow_private):
+        click.echo(f"The route was added, but as things stand nothing will reach it. {trouble}", err=True)
     if as_json:
         click.echo(msgspec.json.encode(route))
         return

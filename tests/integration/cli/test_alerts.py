@@ -79,6 +79,18 @@ def test_what_makes_no_route_is_told(database: Database, arguments: tuple[str, .
     assert words in result.stderr
 
 
+def test_an_address_that_alerts_never_go_to_is_told_when_it_is_added(database: Database) -> None:
+    def added(name: str, url: str, *more: str) -> str:
+        result = run(database, "routes", "add", name, "--kind", "slack", "--url", url, *more)
+        assert result.exit_code == 0
+        return result.stderr
+
+    assert "nothing will reach it. localhost is 127.0.0.1: a private address" in added("one", "http://localhost:9/x")
+    assert "nothing will reach it. 169.254.1.1" in added("two", "http://169.254.1.1/x", "--alerts-allow-private")
+    assert added("three", "http://10.0.0.1/x", "--alerts-allow-private") == ""
+    assert added("four", "https://hooks.example/x") == ""
+
+
 def test_a_test_says_what_the_receiver_answers(database: Database, receiver: Receiver) -> None:
     for kind in ("webhook", "slack", "pagerduty"):
         run(database, "routes", "add", kind, "--kind", kind, "--url", receiver.url, "--secret", "hush")
