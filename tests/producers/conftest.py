@@ -1,4 +1,4 @@
-"""One Correlator for all tests of a process, and a warehouse for each of them."""
+"""One Correlator for all tests here of a process, and a warehouse for each of them."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,8 @@ from tests.producers.warehouse import Warehouse, warehouse
 os.environ.update(NOT_COUNTED)
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: even idle it would take its share from all other tests.
+@pytest.fixture(scope="package")
 def correlator() -> Iterator[Correlator]:
     with correlator_up() as running:
         yield running

@@ -83,6 +83,26 @@ class _Options:
         return Database(self.url).connect("pipeline source", autocommit=True)
 
 
+class FactsLog(EventLogSource):
+    """The log as facts are read from it.
+
+    Each reader registers a class of its own: for a stream Spark changes the variables of the class's process while it
+    may be sending them along with the tasks of another stream, which then cannot be read (`OptionalDataException`).
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return f"{FORMAT}_facts"
+
+
+class ArchiveLog(EventLogSource):
+    """The log as it is archived."""
+
+    @classmethod
+    def name(cls) -> str:
+        return f"{FORMAT}_archive"
+
+
 class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: _Options) -> None:
         self._options = options

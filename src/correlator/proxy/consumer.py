@@ -214,6 +214,9 @@ class Consumer:
             if self._stopping.is_set():
                 raise _Stopped
             pending = [index for index in range(done, len(events)) if not settled[index]]
+            if self._habits.on_refusal == "block":
+                # Of several a destination could take those behind the one that it refuses.
+                del pending[1:]
             if generation != self._generation:
                 return
             if tries and not self._holds(chunk.partition):
@@ -230,7 +233,7 @@ class Consumer:
                 self._writer.note(self.name, self._position)
             if waits is None:
                 continue
-            if len(pending) > sum(not is_settled for is_settled in settled):
+            if any(settled[index] for index in pending):
                 tries = 1
             self.tally.retried += sum(not is_settled for is_settled in settled)
             self._pause(waits, tries)

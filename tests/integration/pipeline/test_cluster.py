@@ -3,7 +3,10 @@
 from pathlib import Path
 
 from benchmarks.fold import warehouse_runs
+from pyspark.sql import SparkSession
 
+from correlator.pipeline.driver import Driver, Plan
+from correlator.pipeline.sources.files import FilesSource
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Rejection
 from correlator.rulebook.fold import fold
@@ -19,7 +22,7 @@ _FILES, _EVENTS = 10, 4_000
 
 
 def test_a_cluster_of_two_workers_gives_the_tables_of_one_process(
-    postgres: Postgres, migrated_template: str, data_dir: Path
+    spark: SparkSession, postgres: Postgres, migrated_template: str, data_dir: Path
 ) -> None:
     events = [event for _ in range(_EVENTS // 2_000) for event in warehouse_runs()]
     # Every event twice, in different files, so that equal ones meet only after the shuffle.
@@ -34,10 +37,8 @@ def test_a_cluster_of_two_workers_gives_the_tables_of_one_process(
         new_database(postgres, migrated_template) as shared,
     ):
         one, other = Database(database_url(postgres, alone)), Database(database_url(postgres, shared))
-        local = run_batch(
-            usual | {"database_url": one.url, "data_dir": str(data_dir / "alone"), "spark_master": "local[2]"}
-        )
-        assert local.returncode == 0, local.stderr
+        plan = Plan(checkpoints=str(data_dir / "alone"), archive=None)
+        Driver(spark, one, [FilesSource([str(files)], judge)], plan).batch()
         with running_cluster(data_dir) as cluster:
             spread = run_batch(
                 usual

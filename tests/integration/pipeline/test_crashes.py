@@ -31,7 +31,7 @@ chaos = pytest.mark.skipif(
 
 PATIENCE = 600
 EVENTS_A_ROUND = 40
-KILLS = 2
+KILLS = 8 if "CORRELATOR_CHAOS" in os.environ else 1
 
 ARCHIVE_POINTS = ("while the archive is written", "before the archive's row", "after the archive's row")
 TELLING = ("in the middle of the merge", "after the merge is committed", *ARCHIVE_POINTS)

@@ -243,3 +243,11 @@ def test_a_database_that_is_not_there_is_told_in_its_own_words(spark: SparkSessi
 
     with pytest.raises(psycopg.OperationalError, match="port 1"):
         Driver(spark, nowhere, [LogSource(nowhere.url)], plan(tmp_path, patience=0.0)).batch()
+
+
+def test_each_reader_of_the_log_has_a_source_of_its_own(spark: SparkSession, database: Database) -> None:
+    # Of one that they share Spark may change what it is just sending to a task of the other.
+    log = LogSource(database.url)
+    plans = [str(log.arrivals(spark, reader)._jdf.queryExecution()) for reader in ("facts", "archive")]  # noqa: SLF001
+    assert ["correlator_log_facts" in plan for plan in plans] == [True, False]
+    assert ["correlator_log_archive" in plan for plan in plans] == [False, True]

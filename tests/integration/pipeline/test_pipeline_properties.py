@@ -36,7 +36,7 @@ LONGER = st.tuples(HISTORIES, HISTORIES).map(lambda parts: parts[0] + parts[1])
 PLACES = ("log", "lines", "gzip", "parquet")
 
 dozens = settings(
-    max_examples=24,
+    max_examples=12,
     deadline=None,
     # What fails here fails in the scope without Spark too, where an example is made small in no time.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

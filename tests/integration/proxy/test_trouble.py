@@ -100,7 +100,7 @@ def test_a_damaged_buffer_is_set_aside_loudly_and_a_new_one_begun(tmp_path: Path
     file = tmp_path / "proxy" / "buffer.db"
     file.write_bytes(b"\0" * 100 + file.read_bytes()[100:])
     with backend() as there, proxy(tmp_path, "--destination", there.url) as made:
-        assert "THE BUFFER IS DAMAGED" in made.log
+        wait_until(lambda: "THE BUFFER IS DAMAGED" in made.log, "it is told")
         assert made.post(event(2)).status == 200
         there.wait_for_events(1)
         assert there.marks == [2]

@@ -308,6 +308,7 @@ function Routes() {
               {
                 name: words(said, "name"), kind: words(said, "kind") as Schemas["NewRoute"]["kind"], url: words(said, "url"),
                 ...(given && { secret: given }), owners: list(words(said, "owners")), severities: list(words(said, "severities")), namespaces: list(words(said, "namespaces")),
+                is_default: said.has("is_default"), tells_resolved: said.has("tells_resolved"),
               },
               {
                 onSuccess: (made) => {
@@ -330,6 +331,8 @@ function Routes() {
           <label className="labelled">Only owners<input className="field" name="owners" placeholder="all; or team:finance, …" /></label>
           <label className="labelled">Only severities<input className="field" name="severities" placeholder="all; or error, …" /></label>
           <label className="labelled">Only namespaces<input className="field" name="namespaces" placeholder="all" /></label>
+          <label className="row"><input type="checkbox" name="is_default" /> only what is for no other route</label>
+          <label className="row"><input type="checkbox" name="tells_resolved" defaultChecked /> tell when it is over, too</label>
           <button type="submit" className="button primary" disabled={add.isPending}>Add</button>
         </form>
         {secret && (
@@ -346,7 +349,7 @@ function Routes() {
               <tbody>
                 {items.map((one) => (
                   <tr key={one.id}>
-                    <td className="strong breaks">{one.name} {!one.is_enabled && <Badge>paused</Badge>}</td>
+                    <td className="strong breaks">{one.name} {!one.is_enabled && <Badge>paused</Badge>} {one.is_default && <Badge>default</Badge>}</td>
                     <td>{KINDS[one.kind]}<div className="soft small mono breaks">{one.url}</div></td>
                     <td className="soft small breaks">
                       {[["owners", one.owners], ["severities", one.severities], ["namespaces", one.namespaces]].flatMap(([name, only]) => (Array.isArray(only) && only.length > 0 ? [`${String(name)}: ${only.join(", ")}`] : [])).join("; ") || "everything"}

@@ -6,7 +6,7 @@ import psycopg
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from correlator.pipeline.event_log import FORMAT, EventLogSource, number
+from correlator.pipeline.event_log import ArchiveLog, EventLogSource, FactsLog, number
 from correlator.rulebook.decode import judge
 from correlator.store.merge import FACTS
 
@@ -40,9 +40,10 @@ class LogSource:
         self, spark: SparkSession, reader: str = FACTS, *, min_events: int = 1, max_delay: float = 0.0
     ) -> DataFrame:
         """Not before so many events wait, unless they have waited so long."""
-        spark.dataSource.register(EventLogSource)
+        source = FactsLog if reader == FACTS else ArchiveLog
+        spark.dataSource.register(source)
         options = {**self._options, "reader": reader, "minevents": str(min_events), "maxdelay": str(max_delay)}
-        return _as_arrivals(spark.readStream.format(FORMAT).options(**options).load())
+        return _as_arrivals(spark.readStream.format(source.name()).options(**options).load())
 
     def between(self, spark: SparkSession, start: int, end: int) -> DataFrame:
         """What lies after one position up to another."""
@@ -55,7 +56,7 @@ class LogSource:
             "start": str(start),
             "end": str(end),
         }
-        return _as_arrivals(spark.read.format(FORMAT).options(**options).load())
+        return _as_arrivals(spark.read.format(EventLogSource.name()).options(**options).load())
 
     def waiting(self, connection: psycopg.Connection) -> int | None:
         return number(connection, _WAITING, FACTS)
