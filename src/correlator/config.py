@@ -5,6 +5,7 @@ declared once, as a field of the class of the command that reads it; flags, docu
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -16,8 +17,10 @@ from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias,
 from correlator.setting_kinds import (
     BYTES,
     DATABASE_URL,
+    DESTINATIONS,
     ENDPOINT,
     FLAG,
+    HASHES,
     HOURS,
     NETWORKS,
     ORIGINS,
@@ -42,6 +45,26 @@ from correlator.setting_kinds import (
 PREFIX: Final = "CORRELATOR_"
 FILE_NAME: Final = "correlator.toml"
 FILE_VARIABLE: Final = PREFIX + "CONFIG"
+
+OTHER_VARIABLES: Final = frozenset(
+    {
+        FILE_VARIABLE,
+        "CORRELATOR_URL",  # of `correlator demo`
+        "CORRELATOR_API_KEY",
+        "CORRELATOR_ALERT_SECRET",  # of `correlator alerts routes add`
+        "CORRELATOR_KEY",  # of the examples in the documentation
+        "CORRELATOR_CORPUS",  # of the tests
+        "CORRELATOR_TEST_DATABASE_URL",
+        "CORRELATOR_CHAOS",
+    }
+)
+"""Variables that are ours, and no settings."""
+
+# What Kubernetes tells every container of the services of its namespace. One of ours is likely to be named so.
+_OF_KUBERNETES: Final = re.compile(
+    r"(?:_\w+)?_(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)"
+)
+_URL_OF_KUBERNETES: Final = re.compile(r"(?:tcp|udp|sctp)://")
 
 LogFormat: TypeAlias = Literal["console", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
@@ -307,14 +330,14 @@ class ProxySettings(ListenSettings):
     ] = "spec"
     sender_keys: Annotated[
         tuple[tuple[str, str], ...],
-        About(PAIRS, "Names of senders with the SHA-256 of their keys, as `correlator proxy key` prints them."),
+        About(HASHES, "Names of senders with the SHA-256 of their keys, as `correlator proxy key` prints them."),
     ] = field(default=(), repr=False)
     sender_keys_file: Annotated[Path | None, About(PATH, "A file of the same, a name and a hash on each line.")] = None
 
     destination: Annotated[
         tuple[str, ...],
         About(
-            REPEATED,
+            DESTINATIONS,
             "Where events go, [NAME=]TARGET[;OPTION=VALUE]…: https://HOST, kafka:HOST:PORT/TOPIC, file:PATH, console.",
         ),
     ] = field(default=(), repr=False)
@@ -452,6 +475,17 @@ class UpSettings(PipelineSettings, ServerSettings):
     group: ClassVar[str] = "up"
 
 
+@dataclass(frozen=True, kw_only=True)
+class RedriveSettings(JudgeSettings):
+    """Those settings of the server by which it judges, so that an event meets the same judge as before."""
+
+    group: ClassVar[str] = ServerSettings.group
+
+    idempotency_window: Annotated[
+        Seconds, About(TIME, "How long an event that comes again is known as a duplicate.")
+    ] = ServerSettings.idempotency_window
+
+
 GROUPS: Final[tuple[type[CommonSettings], ...]] = (
     CommonSettings,
     JudgeSettings,
@@ -513,24 +547,38 @@ def all_settings() -> tuple[Setting, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value comes from."""
+
+    kind: Literal["flag", "environment", "file", "default"]
+    where: str
+    """The flag, the variable, the table and the file, or `default`."""
+
+    def __str__(self) -> str:
+        return self.where
+
+
+DEFAULT: Final = Origin("default", "default")
+
+
+@dataclass(frozen=True, slots=True)
 class Value:
     """A setting with the value that it has, as it may be shown, and where that comes from."""
 
     setting: Setting
     shown: str
-    origin: str
-    """The flag, the variable, the file, or `default`."""
+    origin: Origin
 
 
 @dataclass(frozen=True)
 class Loaded(Generic[S]):
     settings: S
-    origins: Mapping[str, str]
+    origins: Mapping[str, Origin]
     """Where each value comes from that is no default."""
 
     def values(self) -> tuple[Value, ...]:
         return tuple(
-            Value(setting, self._shown(setting), self.origins.get(setting.name, "default"))
+            Value(setting, self._shown(setting), self.origins.get(setting.name, DEFAULT))
             for setting in settings_of(type(self.settings))
         )
 
@@ -553,11 +601,11 @@ def load(
     """
     environ = os.environ if environ is None else environ
     values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    problems: list[str] = []
+    origins: dict[str, Origin] = {}
+    problems = unknown_variables(environ)
     from_file = _read_file(file, environ, problems)
     for setting in settings_of(settings):
-        tables = (settings.group, setting.group, "")
+        tables = _tables_of(settings, setting)
         in_file = next((from_file[table, setting.name] for table in tables if (table, setting.name) in from_file), None)
         flag = (flags or {}).get(setting.name)
         text = _in_environment(setting, environ)
@@ -568,9 +616,9 @@ def load(
                 values[setting.name] = setting.kind.read(text)
             except ValueError:
                 problems.append(_unreadable(setting, setting.variable, text))
-            origins[setting.name] = setting.variable
+            origins[setting.name] = Origin("environment", setting.variable)
         if flag is not None:
-            values[setting.name], origins[setting.name] = flag, setting.flag or setting.name
+            values[setting.name], origins[setting.name] = flag, Origin("flag", setting.flag or setting.name)
     if problems:
         raise SettingsError("\n".join(problems))
     made = settings(**values)
@@ -578,33 +626,63 @@ def load(
     return Loaded(made, origins)
 
 
-def misspelt_variables(environ: Mapping[str, str] | None = None) -> list[str]:
-    """A sentence for each variable that looks like a setting with a slip of the pen.
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """A sentence for each variable that looks like one of ours and is none."""
+    known = {setting.variable for setting in all_settings()} | OTHER_VARIABLES
+    sentences = []
+    for name in sorted(environ):
+        if not name.startswith(PREFIX) or name in known or _is_of_kubernetes(name, environ[name]):
+            continue
+        # Of what is behind the beginning that all share, and which would make any two alike.
+        near = get_close_matches(
+            name.removeprefix(PREFIX).upper(), [other.removeprefix(PREFIX) for other in sorted(known)], 1
+        )
+        advice = (
+            f"did you mean {PREFIX}{near[0]}?" if near else "unset it, and `correlator config` lists those that are."
+        )
+        sentences.append(f"{name} in the environment is not a setting; {advice}")
+    return sentences
 
-    Others are left in peace: Kubernetes, for one, makes variables of the same beginning.
-    """
-    known = {setting.variable for setting in all_settings()} | {FILE_VARIABLE}
-    return [
-        f"{name} is not a setting and has no effect; did you mean {near[0]}?"
-        for name in sorted(os.environ if environ is None else environ)
-        if name.startswith(PREFIX) and name not in known and (near := get_close_matches(name, known, 1, 0.9))
+
+def _is_of_kubernetes(name: str, value: str) -> bool:
+    rest = name.removeprefix(PREFIX.rstrip("_"))
+    return bool(_OF_KUBERNETES.fullmatch(rest) or (rest.endswith("_PORT") and _URL_OF_KUBERNETES.match(value)))
+
+
+def _tables_of(settings: type[CommonSettings], setting: Setting) -> tuple[str, ...]:
+    """Those that may hold a setting of a command, its own first, and last what stands above all tables."""
+    groups = [
+        each.group
+        for each in settings.__mro__
+        if issubclass(each, CommonSettings) and setting.name in {field.name for field in fields(each)}
     ]
+    return (*dict.fromkeys(groups), "")
 
 
 def _in_environment(setting: Setting, environ: Mapping[str, str]) -> str | None:
     """What a variable holds; an empty one is none, as compose files and shells make them."""
     text = environ.get(setting.variable)
     # Kubernetes tells every container of a service named "correlator" like this; it is not about our port.
-    if setting.name == "port" and text is not None and text.startswith("tcp://"):
+    if text is not None and setting.name == "port" and _is_of_kubernetes(setting.variable, text):
         return None
     return text or None
 
 
+def settings_file(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Path | None:
+    """The file that `load` reads, if there is one."""
+    named = _named_file(file, os.environ if environ is None else environ)
+    return named or (Path(FILE_NAME) if Path(FILE_NAME).is_file() else None)
+
+
+def _named_file(file: Path | None, environ: Mapping[str, str]) -> Path | None:
+    return file or (Path(environ[FILE_VARIABLE]) if environ.get(FILE_VARIABLE) else None)
+
+
 def _read_file(
     file: Path | None, environ: Mapping[str, str], problems: list[str]
-) -> dict[tuple[str, str], tuple[object, str]]:
+) -> dict[tuple[str, str], tuple[object, Origin]]:
     """Values and where they stand, by table ("" for none) and name. The whole file is checked, whoever asks."""
-    named = file or (Path(environ[FILE_VARIABLE]) if environ.get(FILE_VARIABLE) else None)
+    named = _named_file(file, environ)
     path = named or Path(FILE_NAME)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -619,7 +697,7 @@ def _read_file(
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is not TOML: {error}.") from error
     tables = {group.group: settings_of(group) for group in GROUPS[1:]}
-    found: dict[tuple[str, str], tuple[object, str]] = {}
+    found: dict[tuple[str, str], tuple[object, Origin]] = {}
     for key, value in content.items():
         if key in tables and isinstance(value, dict):
             for name, inner in value.items():
@@ -631,7 +709,7 @@ def _read_file(
 
 
 def _take(
-    found: dict[tuple[str, str], tuple[object, str]],
+    found: dict[tuple[str, str], tuple[object, Origin]],
     at: tuple[str, str],
     value: object,
     known: Mapping[str, Setting],
@@ -639,21 +717,20 @@ def _take(
     problems: list[str],
 ) -> None:
     table, name = at
+    place = f"[{table}] of {path}" if table else str(path)
     setting = known.get(name)
     if setting is None:
         names = [*known, *(() if table else (group.group for group in GROUPS[1:]))]
         near = get_close_matches(name.replace("-", "_").lower(), names, 1)
         advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(names))}."
-        where = f"In [{table}] of {path}" if table else f"In {path}"
-        problems.append(f"{where}: {name} is not a setting; {advice}")
+        problems.append(f"In {place}: {name} is not a setting; {advice}")
         return
-    where = f"{name} in [{table}] of {path}" if table else f"{name} in {path}"
     try:
         if setting.kind is PATH:  # from where the file is, so that it means the same wherever one stands
             value = path.absolute().parent / Path(TEXT.read(value)).expanduser()
-        found[at] = setting.kind.read(value), str(path)
+        found[at] = setting.kind.read(value), Origin("file", place)
     except (ValueError, RuntimeError):
-        problems.append(_unreadable(setting, where, value))
+        problems.append(_unreadable(setting, f"{name} in {place}", value))
 
 
 _LONGEST_QUOTED: Final = 60
@@ -667,7 +744,7 @@ def _unreadable(setting: Setting, where: str, value: object) -> str:
     return f"{where} is {text}; it must be {setting.kind.allowed}."
 
 
-def _check_together(settings: CommonSettings, origins: Mapping[str, str]) -> None:
+def _check_together(settings: CommonSettings, origins: Mapping[str, Origin]) -> None:
     """What each setting alone cannot say."""
     if not isinstance(settings, ListenSettings):
         return

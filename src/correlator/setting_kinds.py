@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -239,11 +239,33 @@ def _endpoint(value: object) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-_TELLING: Final = re.compile(r"password|secret|jaas|token|credential|access.key", re.IGNORECASE)
+# Rather one too many than one too few: fs.azure.account.key.HOST holds a key, ssl.truststore.location none.
+_TELLING: Final = re.compile(
+    r"passw|passphrase|secret|jaas|token|credential|signature|\bsas\b|key(?!_file)", re.IGNORECASE
+)
+
+
+def _shown_text(text: str) -> str:
+    return without_password(text) if "://" in text else text
+
+
+def _shown_pair(key: str, value: str) -> str:
+    return f"{key}={'***' if _TELLING.search(key) else _shown_text(value)}"
 
 
 def _shown_pairs(pairs: Sequence[tuple[str, str]]) -> str:
-    return _shown_items([f"{key}={'***' if _TELLING.search(key) else value}" for key, value in pairs])
+    return _shown_items([_shown_pair(key, value) for key, value in pairs])
+
+
+def _shown_destination(text: str) -> str:
+    """The target, and of its options those that hold nothing to hide."""
+    target, *options = text.split(";")
+    pairs = [_shown_pair(key, value) for key, _, value in (option.partition("=") for option in options)]
+    return ";".join([_shown_text(target), *pairs])
+
+
+def _shown_texts(texts: Sequence[str]) -> str:
+    return _shown_items([_shown_text(text) for text in texts])
 
 
 def _shown_items(items: Sequence[object]) -> str:
@@ -264,11 +286,11 @@ def without_password(url: str) -> str:
     path, question, query = tail.partition("?")
     if question:
         pairs = parse_qsl(query, keep_blank_values=True)
-        query = urlencode([(key, "***" if "password" in key.lower() else value) for key, value in pairs], safe="*/")
+        query = urlencode([(key, "***" if _TELLING.search(key) else value) for key, value in pairs], safe="*/")
     return f"{scheme}://{user}{':***' if colon else ''}{at}{host}{slash}{path}{question}{query}"
 
 
-TEXT: Final[Kind[str]] = Kind("a text", "TEXT", _text, str)
+TEXT: Final[Kind[str]] = Kind("a text", "TEXT", _text, _shown_text)
 FLAG: Final[Kind[bool]] = Kind("true or false", "", _flag, lambda value: str(value).lower())
 RATE: Final[Kind[float]] = Kind("a number of at least 0", "N", _rate, show_number)
 BYTES: Final[Kind[Bytes]] = Kind("a size such as 32MB, 100MiB or 5000 (bytes)", "SIZE", _size, show_size)
@@ -288,19 +310,25 @@ ORIGINS: Final[Kind[tuple[str, ...]]] = Kind(
     _origins,
     _shown_items,
 )
-URL: Final[Kind[str]] = Kind("a URL such as https://correlator.example.com", "URL", _url, str)
-TEXTS: Final[Kind[tuple[str, ...]]] = Kind("texts with a comma between them", "TEXTS", _texts, _shown_items)
+URL: Final[Kind[str]] = Kind("a URL such as https://correlator.example.com", "URL", _url, without_password)
+TEXTS: Final[Kind[tuple[str, ...]]] = Kind("texts with a comma between them", "TEXTS", _texts, _shown_texts)
 PAIRS: Final[Kind[tuple[tuple[str, str], ...]]] = Kind(
     "pairs key=value with a comma between them; in the file also a table", "PAIRS", _pairs, _shown_pairs
 )
+HASHES: Final[Kind[tuple[tuple[str, str], ...]]] = replace(
+    PAIRS, show=lambda pairs: _shown_items([f"{name}=***" for name, _ in pairs])
+)
 DATABASE_URL: Final[Kind[str]] = Kind("a PostgreSQL URL, postgresql://user@host/name", "URL", _text, without_password)
-SECRET: Final[Kind[str]] = Kind("a text that is not empty", "TEXT", _secret, lambda _: "***")
+SECRET: Final[Kind[str]] = Kind("a text that is not empty", "TEXT", _secret, lambda _: "set")
 REPEATED: Final[Kind[tuple[str, ...]]] = Kind(
     "texts, each with a flag of its own; in the environment with blanks between them, in the file an array",
     "TEXT",
     _repeated,
-    _shown_items,
+    _shown_texts,
     is_repeated=True,
+)
+DESTINATIONS: Final[Kind[tuple[str, ...]]] = replace(
+    REPEATED, show=lambda texts: _shown_items([_shown_destination(text) for text in texts])
 )
 HOURS: Final[Kind[float]] = Kind("a number of hours above 0", "HOURS", _hours, show_number)
 ENDPOINT: Final[Kind[tuple[str, int]]] = Kind(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+import re
 from collections.abc import Callable
 from ipaddress import ip_network
 from pathlib import Path
@@ -14,17 +15,20 @@ from correlator import config
 from correlator.config import (
     GROUPS,
     CommonSettings,
+    PipelineSettings,
     ProxySettings,
     ServerSettings,
     SettingsError,
+    UpSettings,
     all_settings,
     load,
-    misspelt_variables,
     settings_of,
+    unknown_variables,
 )
 from correlator.setting_kinds import parse_duration, parse_size, show_duration, show_size, without_password
 
-DOCUMENTATION = Path(__file__).parents[2] / "docs" / "settings.md"
+ROOT = Path(__file__).parents[2]
+DOCUMENTATION = ROOT / "docs" / "settings.md"
 
 
 @pytest.fixture(autouse=True)
@@ -223,12 +227,52 @@ def test_an_empty_variable_is_no_variable() -> None:
 def test_what_kubernetes_says_of_a_service_named_correlator_is_no_port() -> None:
     environ = {"CORRELATOR_PORT": "tcp://10.0.0.1:8080", "CORRELATOR_PORT_8080_TCP": "tcp://10.0.0.1:8080"}
     assert load(ServerSettings, environ=environ).settings.port == 8080
-    assert misspelt_variables(environ | {"CORRELATOR_SERVICE_HOST": "10.0.0.1"}) == []
+    for service in ("CORRELATOR", "CORRELATOR_SERVER"):
+        environ |= {
+            f"{service}_SERVICE_HOST": "10.0.0.1",
+            f"{service}_SERVICE_PORT": "8080",
+            f"{service}_SERVICE_PORT_HTTP": "8080",
+            f"{service}_PORT": "tcp://10.0.0.1:8080",
+            f"{service}_PORT_8080_TCP": "tcp://10.0.0.1:8080",
+            f"{service}_PORT_8080_TCP_PROTO": "tcp",
+            f"{service}_PORT_8080_TCP_PORT": "8080",
+            f"{service}_PORT_8080_TCP_ADDR": "10.0.0.1",
+        }
+    assert unknown_variables(environ) == []
+    assert unknown_variables({"CORRELATOR_SERVER_PORT": "8080"}) != []
 
 
-def test_a_variable_with_a_slip_of_the_pen_is_noticed() -> None:
-    sentence = "CORRELATOR_DATABSE_URL is not a setting and has no effect; did you mean CORRELATOR_DATABASE_URL?"
-    assert misspelt_variables({"CORRELATOR_DATABSE_URL": "x", "CORRELATOR_CONFIG": "y", "CORR": "z"}) == [sentence]
+def test_an_unknown_variable_is_an_error_that_knows_the_nearest() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(CommonSettings, environ={"CORRELATOR_DATABSE_URL": "geheim", "CORRELATOR_XYZ": "geheim", "CORR": "z"})
+    assert str(caught.value).splitlines() == [
+        "CORRELATOR_DATABSE_URL in the environment is not a setting; did you mean CORRELATOR_DATABASE_URL?",
+        "CORRELATOR_XYZ in the environment is not a setting; unset it, and `correlator config` lists those that are.",
+    ]
+
+
+def test_a_variable_that_another_command_reads_or_that_is_ours_otherwise_is_none_of_these() -> None:
+    environ = {"CORRELATOR_SPARK_MASTER": "local", "CORRELATOR_URL": "http://localhost", "CORRELATOR_API_KEY": "k"}
+    assert load(CommonSettings, environ=environ).origins == {}
+
+
+def test_every_variable_that_the_code_names_is_known() -> None:
+    environ: dict[str, str] = {}
+    for file in (ROOT / "src").rglob("*.py"):
+        for name in re.findall(r"\bCORRELATOR_[A-Z_]*[A-Z]\b", file.read_text(encoding="utf-8")):
+            environ[name] = "x"
+    assert "CORRELATOR_ALERT_SECRET" in environ
+    assert unknown_variables(environ) == []
+
+
+def test_a_table_holds_for_every_command_that_is_of_its_kind(write: Callable[[str], Path]) -> None:
+    write('[server]\nhost = "::1"\nport = 1\n[listen]\nhost = "::2"\nlog_level = "debug"\n[pipeline]\ntrigger = "5s"')
+    up = load(UpSettings, environ={})
+    assert (up.settings.host, up.settings.port, up.settings.trigger, up.settings.log_level) == ("::1", 1, 5, "debug")
+    assert str(up.origins["host"]) == "[server] of correlator.toml"
+    assert load(ServerSettings, environ={}).settings.host == "::1"
+    assert load(ProxySettings, environ={}).settings.host == "::2"
+    assert load(PipelineSettings, environ={}).settings.log_level == "info"
 
 
 def test_no_secret_is_ever_shown() -> None:
@@ -243,7 +287,30 @@ def test_no_secret_is_ever_shown() -> None:
     shown = {value.setting.name: value.shown for value in loaded.values()}
     assert "geheim" not in repr(shown)
     assert shown["database_url"] == "postgresql://ann:***@db.example/lineage?sslpassword=***"
-    assert shown["tls_key_password"] == "***"  # noqa: S105
+    assert shown["tls_key_password"] == "set"  # noqa: S105
+
+
+def test_no_secret_is_shown_that_stands_inside_of_a_value() -> None:
+    environ = {
+        "CORRELATOR_DESTINATION": "prod=https://ann:geheim@x.example;key_file=/run/key;api_key=geheim "
+        "kafka:broker:9092/t;sasl.password=geheim;acks=all",
+        "CORRELATOR_SENDER_KEYS": "airflow=geheim,dbt=geheim",
+        "CORRELATOR_SPARK_CONF": "spark.driver.memory=2g,fs.azure.account.key.host=geheim,a.url=jdbc://u:geheim@h/d",
+        "CORRELATOR_KAFKA_OPTIONS": "kafka.sasl.jaas.config=geheim,kafka.ssl.keystore.password=geheim",
+        "CORRELATOR_PUBLIC_URL": "https://ann:geheim@x.example",
+        "CORRELATOR_ARCHIVE_DIR": "s3a://id:geheim@bucket/path",
+    }
+    shown = {
+        value.setting.name: value.shown
+        for settings in (ProxySettings, UpSettings)
+        for value in load(settings, environ=environ).values()
+    }
+    assert "geheim" not in repr(shown)
+    assert shown["destination"] == (
+        "prod=https://ann:***@x.example;key_file=/run/key;api_key=***, kafka:broker:9092/t;sasl.password=***;acks=all"
+    )
+    assert shown["sender_keys"] == "airflow=***, dbt=***"
+    assert shown["spark_conf"] == "spark.driver.memory=2g, fs.azure.account.key.host=***, a.url=jdbc://u:***@h/d"
 
 
 def test_a_secret_is_not_quoted_when_it_cannot_be_used(write: Callable[[str], Path]) -> None:
@@ -270,10 +337,11 @@ def test_a_database_url_is_shown_without_its_password(url: str, shown: str) -> N
 
 
 def test_every_value_tells_where_it_comes_from(write: Callable[[str], Path]) -> None:
-    write('log_format = "json"')
+    write('log_format = "json"\n[server]\nworkers = 2')
     loaded = load(ServerSettings, environ={"CORRELATOR_HOST": "::1"}, flags={"max_event_bytes": 1024})
-    origins = {value.setting.name: (value.shown, value.origin) for value in loaded.values()}
+    origins = {value.setting.name: (value.shown, str(value.origin)) for value in loaded.values()}
     assert origins["log_format"] == ("json", "correlator.toml")
+    assert origins["workers"] == ("2", "[server] of correlator.toml")
     assert origins["host"] == ("::1", "CORRELATOR_HOST")
     assert origins["max_event_bytes"] == ("1KiB", "--max-event-bytes")
     assert origins["port"] == ("8080", "default")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -11,15 +11,18 @@ from correlator.config import (
     FILE_NAME,
     FILE_VARIABLE,
     CommonSettings,
+    Loaded,
     Setting,
     SettingsError,
     load,
-    misspelt_variables,
     settings_of,
 )
 from correlator.setting_kinds import FLAG
 
 R = TypeVar("R")
+
+SETTINGS_OF_COMMAND: Final = "correlator_settings"
+"""The attribute of a command's function that says what settings it has."""
 
 
 class CouldNotTellError(click.ClickException):
@@ -32,31 +35,47 @@ def with_settings(settings: type[CommonSettings]) -> Callable[[Callable[..., R]]
     """Gives a command an option for each setting, and its function the settings as the argument `settings`."""
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        @wraps(function)
+        def call(*args: Any, loaded: Loaded[CommonSettings], **others: Any) -> R:
+            return function(*args, settings=loaded.settings, **others)
+
+        return with_loaded_settings(settings)(call)
+
+    return decorate
+
+
+def with_loaded_settings(settings: type[CommonSettings]) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """The same, with where each value comes from: the argument is `loaded`."""
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
         known = settings_of(settings)
 
         @wraps(function)
         def call(*args: Any, config: Path | None, **others: Any) -> R:
-            for sentence in misspelt_variables():
-                click.echo(f"Warning: {sentence}", err=True)
             flags = {setting.name: others.pop(setting.name, None) for setting in known}
             try:
                 loaded = load(settings, flags=flags, file=config)
             except SettingsError as error:
                 raise CouldNotTellError(str(error)) from error
-            return function(*args, settings=loaded.settings, **others)
+            return function(*args, loaded=loaded, **others)
 
+        call.__dict__[SETTINGS_OF_COMMAND] = settings
         command: Callable[..., R] = call
         for setting in reversed(known):
             if setting.flag is not None:
                 command = _option(setting, setting.flag)(command)
-        return click.option(
-            "--config",
-            type=click.Path(path_type=Path),
-            metavar="PATH",
-            help=f"A file of settings.  [env: {FILE_VARIABLE}; default: {FILE_NAME} if there is one]",
-        )(command)
+        return config_option(command)
 
     return decorate
+
+
+def config_option(command: Callable[..., R]) -> Callable[..., R]:
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="PATH",
+        help=f"A file of settings.  [env: {FILE_VARIABLE}; default: {FILE_NAME} if there is one]",
+    )(command)
 
 
 def _option(setting: Setting, flag: str) -> Callable[[Callable[..., R]], Callable[..., R]]:

@@ -4,12 +4,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, Annotated, Any, ClassVar, Final, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 import click
 import msgspec
@@ -22,10 +21,10 @@ from correlator.cli.event_files import in_words
 from correlator.cli.options import CouldNotTellError, with_settings
 from correlator.cli.screen import give_up_standard_output
 from correlator.cli.validate import INTERRUPTED, NOBODY_READS
-from correlator.config import About, CommonSettings, JudgeSettings, ServerSettings
+from correlator.config import CommonSettings, RedriveSettings
 from correlator.rulebook.judging import Judge
 from correlator.rulebook.naming import storable
-from correlator.setting_kinds import TIME, Seconds, parse_duration
+from correlator.setting_kinds import parse_duration
 from correlator.store.redrive import Redrive
 from correlator.store.rejects import (
     Selection,
@@ -41,17 +40,6 @@ _NUMBER: Final = click.IntRange(1, 2**63 - 1)
 _MOST_IDS_NAMED: Final = 20
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RedriveSettings(JudgeSettings):
-    """Those settings of the server by which it judges, so that an event meets the same judge as before."""
-
-    group: ClassVar[str] = ServerSettings.group
-
-    idempotency_window: Annotated[
-        Seconds, About(TIME, "How long an event that comes again is known as a duplicate.")
-    ] = ServerSettings.idempotency_window
 
 
 @click.group("rejects", context_settings=_HELP)

@@ -145,9 +145,9 @@ def test_a_data_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     assert "Traceback" not in failed.stderr
 
 
-def test_a_variable_with_a_slip_of_the_pen_is_noticed(database: Database) -> None:
-    listed = correlator("keys", "list", "--database-url", database.url, CORRELATOR_LOG_FORMT="json")
-    assert listed.returncode == 0
-    assert (
-        "CORRELATOR_LOG_FORMT is not a setting and has no effect; did you mean CORRELATOR_LOG_FORMAT?" in listed.stderr
+def test_a_variable_with_a_slip_of_the_pen_is_an_error_before_anything_is_done() -> None:
+    listed = correlator("keys", "list", "--database-url", "postgresql://127.0.0.1:1/x", CORRELATOR_LOG_FORMT="json")
+    assert (listed.returncode, listed.stdout) == (2, "")
+    assert listed.stderr == (
+        "Error: CORRELATOR_LOG_FORMT in the environment is not a setting; did you mean CORRELATOR_LOG_FORMAT?\n"
     )
