@@ -40,6 +40,7 @@ SETTINGS: Final[Mapping[str, type[CommonSettings]]] = {
     "producers": CommonSettings,
     "rejects": RedriveSettings,
     "audit": PipelineSettings,
+    "doctor": UpSettings,
     "migrate": CommonSettings,
 }
 """What each command reads. It stands here so that to tell it needs none of the commands, nor what they import."""

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "producers": "Tell who sends events, and what is wrong with them.",
     "rejects": "Look at rejected events, and drive them in again.",
     "audit": "Check that every event is where it should be.",
+    "doctor": "Check whether this machine has what Correlator needs, and say what to do.",
     "config": "Tell the settings that are in force, and where each comes from.",
     "migrate": "Bring the schema of the database up to date.",
 }

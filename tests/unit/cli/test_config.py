@@ -80,7 +80,7 @@ def test_where_commands_differ_each_value_stands_with_its_commands(tmp_path: Pat
     (tmp_path / "correlator.toml").write_text('[proxy]\nhost = "::1"')
     rows = [line.split() for line in run().stdout.splitlines() if line.startswith("  host ")]
     assert rows == [
-        ["host", "127.0.0.1", "default", "(up,", "serve)"],
+        ["host", "127.0.0.1", "default", "(up,", "serve,", "doctor)"],
         ["host", "::1", "[proxy]", "of", "correlator.toml", "(proxy)"],
     ]
 
