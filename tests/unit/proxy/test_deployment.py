@@ -12,7 +12,7 @@ from correlator.proxy.metrics import ProxyMetrics
 
 ROOT = Path(__file__).parents[3]
 UNIT = ROOT / "deploy" / "proxy" / "correlator-proxy.service"
-SIDECAR = ROOT / "deploy" / "proxy" / "kubernetes-sidecar.yaml"
+SIDECAR = ROOT / "deploy" / "kubernetes" / "proxy-sidecar.yaml"
 MANUAL = (ROOT / "docs" / "proxy.md").read_text(encoding="utf-8")
 
 VARIABLES = {setting.variable: setting for setting in settings_of(ProxySettings)}
