@@ -219,6 +219,35 @@ def incident_counts(connection: psycopg.Connection[Any], filters: Filters) -> Co
     return Counts(sum(status.values()), roots, dict(status), dict(severity), dict(kind))
 
 
+class Unresolved(msgspec.Struct, frozen=True):
+    """How many incidents of a sort there are that nothing has ended yet."""
+
+    status: Status
+    kind: Kind
+    is_root: bool
+    incidents: int
+
+
+def unresolved_counts(connection: psycopg.Connection[Any]) -> list[Unresolved]:
+    """Every sort of them, those of which there is none too. One walk along the index of what is wrong now."""
+    conditions, values = _conditions(History(connection), Filters())
+    query = f"""
+        SELECT {_STATUS}, incident.kind, incident.root_id IS NULL, count(*)
+        FROM incidents AS incident WHERE {" AND ".join(["incident.resolved_at IS NULL", *conditions])} GROUP BY 1, 2, 3
+    """  # noqa: S608
+    counted = {
+        (status, kind, is_root): number for status, kind, is_root, number in connection.execute(query.encode(), values)
+    }
+    statuses: tuple[Status, ...] = ("open", "acknowledged", "muted")
+    kinds: tuple[Kind, ...] = ("test", "run")
+    return [
+        Unresolved(status, kind, is_root, counted.get((status, kind, is_root), 0))
+        for status in statuses
+        for kind in kinds
+        for is_root in (True, False)
+    ]
+
+
 class Times(msgspec.Struct, frozen=True):
     """How long it took, in seconds."""
 

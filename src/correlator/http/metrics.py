@@ -42,6 +42,8 @@ class Family(msgspec.Struct, frozen=True):
     samples: dict[str, float]
     """By what stands before the value: name and labels."""
     together: Together = "sum"
+    labels: tuple[str, ...] = ()
+    """What tells its samples apart, be there any or not."""
 
     def lines(self) -> Iterator[str]:
         """As Prometheus reads it, HELP and TYPE first. Nothing where there is no sample."""
@@ -98,7 +100,7 @@ class Counter:
 
     def family(self) -> Family:
         samples = {self._name + _labelled(self._labels, labels): count for labels, count in list(self._counts.items())}
-        return Family(self._name, "counter", self._about, samples)
+        return Family(self._name, "counter", self._about, samples, labels=self._labels)
 
 
 class Gauge:
@@ -147,7 +149,7 @@ class Readings:
 
     def family(self) -> Family:
         samples = {self._name + _labelled(self._labels, values): value for values, value in self._read()}
-        return Family(self._name, self._kind, self._about, samples, self._together)
+        return Family(self._name, self._kind, self._about, samples, self._together, self._labels)
 
 
 class Info:
@@ -160,7 +162,7 @@ class Info:
 
     def family(self) -> Family:
         sample = self._name + _labelled(tuple(self._values), tuple(self._values.values()))
-        return Family(self._name, "gauge", self._about, {sample: 1}, "most")
+        return Family(self._name, "gauge", self._about, {sample: 1}, "most", tuple(self._values))
 
 
 class Histogram:
@@ -199,7 +201,7 @@ class Histogram:
                 samples[f"{self._name}_bucket{_labelled(names, (*labels, bound))}"] = below
             samples[f"{self._name}_sum{_labelled(self._labels, labels)}"] = total
             samples[f"{self._name}_count{_labelled(self._labels, labels)}"] = below
-        return Family(self._name, "histogram", self._about, samples)
+        return Family(self._name, "histogram", self._about, samples, labels=self._labels)
 
 
 class HttpMetrics:

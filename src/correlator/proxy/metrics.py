@@ -1,4 +1,4 @@
-"""What the proxy counts. Names and labels are documented in docs/proxy.md; programs rely on them."""
+"""What the proxy counts. Names and labels are documented in docs/metrics.md; programs rely on them."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -32,7 +32,11 @@ class ProxyMetrics(HttpMetrics):
     def watch_buffer(self, writer: Writer, age: Callable[[], float]) -> None:
         counts = writer.counts
         self._reads("written_total", "Events that were committed to the buffer.", lambda: counts.written)
-        self._reads("written_bytes_total", "Their bytes.", lambda: counts.written_bytes)
+        self._reads(
+            "written_bytes_total",
+            "Bytes of the events that were committed to the buffer.",
+            lambda: counts.written_bytes,
+        )
         self._reads("buffer_replaced_total", "Damaged files that were set aside.", lambda: counts.replaced)
         self.gauge(
             f"{_PREFIX}buffer_events",
@@ -64,16 +68,24 @@ class ProxyMetrics(HttpMetrics):
 
         counted: tuple[tuple[str, str, Callable[[Consumer], float]], ...] = (
             ("sent_total", "Events that a destination has accepted.", lambda each: each.tally.sent),
-            ("failed_total", "Events that it refused for good.", lambda each: each.tally.failed),
-            ("retried_total", "Events that had to be sent once more.", lambda each: each.tally.retried),
-            ("dropped_total", "Events that it will never get: lost.", lambda each: each.tally.dropped),
+            ("failed_total", "Events that a destination refused for good.", lambda each: each.tally.failed),
+            (
+                "retried_total",
+                "Events that had to be sent to a destination once more.",
+                lambda each: each.tally.retried,
+            ),
+            ("dropped_total", "Events that a destination will never get: lost.", lambda each: each.tally.dropped),
         )
         for name, about, value in counted:
             self.add(Readings(_PREFIX + name, about, ("destination",), read(value), kind="counter"))
         seen: tuple[tuple[str, str, Callable[[Consumer], float]], ...] = (
-            ("lag_events", "Events that it has not had yet.", lambda each: each.lag_events),
-            ("lag_seconds", "The age of the oldest of them.", lambda each: each.lag_seconds),
-            ("destination_up", "Whether it takes events.", lambda each: float(each.state == "ok")),
+            ("lag_events", "Events that a destination has not had yet.", lambda each: each.lag_events),
+            (
+                "lag_seconds",
+                "The age of the oldest event that a destination has not had yet.",
+                lambda each: each.lag_seconds,
+            ),
+            ("destination_up", "Whether a destination takes events.", lambda each: float(each.state == "ok")),
         )
         for name, about, value in seen:
             self.add(Readings(_PREFIX + name, about, ("destination",), read(value)))

@@ -35,7 +35,7 @@ def alert_figures(look: Callable[[], Figures | None]) -> tuple[Metric, ...]:
         Gauge("correlator_alerts_pending", "Alerts on their way.", pending, together="most"),
         Gauge(
             "correlator_alerts_oldest_pending_seconds",
-            "How long the oldest of them has waited.",
+            "How long the oldest alert on its way has waited.",
             oldest,
             together="most",
         ),

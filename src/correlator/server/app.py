@@ -27,6 +27,7 @@ from correlator.server.auth import KeyCache
 from correlator.server.group_commit import Committed, GroupCommit
 from correlator.server.group_commit import Limits as CommitLimits
 from correlator.server.housekeeping import Housekeeping, Kept
+from correlator.server.incident_figures import incident_figures
 from correlator.server.ingest import Ingest
 from correlator.server.metrics import Metrics, restarts_of_embedded
 from correlator.server.openapi import document
@@ -227,7 +228,7 @@ class App:
         )
         gauge(
             "correlator_rejected_bytes_kept",
-            "What they take.",
+            "Bytes of the rejected events that are kept.",
             lambda: None if sight.sight is None else sight.sight.rejected_bytes,
             together="most",
         )
@@ -240,6 +241,7 @@ class App:
         for metric in (
             *pipeline_figures(lambda: sight.sight),
             *alert_figures(lambda: None if sight.sight is None else sight.sight.alerts),
+            *incident_figures(lambda: () if sight.sight is None else sight.sight.incidents),
         ):
             self.metrics.add(metric)
 

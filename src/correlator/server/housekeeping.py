@@ -9,6 +9,7 @@ import msgspec
 import psycopg
 
 from correlator.alerts import outbox
+from correlator.correlation.incident_list import Unresolved, unresolved_counts
 from correlator.store import retention
 from correlator.store.database import Database
 from correlator.store.ledger import Lag, SourceTotals, lags, source_totals
@@ -46,6 +47,7 @@ class Sight(msgspec.Struct, frozen=True):
     pipeline: list[SourceTotals]
     lags: list[Lag]
     alerts: outbox.Figures
+    incidents: list[Unresolved]
 
 
 class Housekeeping:
@@ -122,4 +124,6 @@ class Housekeeping:
 def _sight(connection: psycopg.Connection) -> Sight:
     row = connection.execute(_LOOK).fetchone()
     assert row is not None  # noqa: S101 (two tables of one row each)
-    return Sight(*(*row, source_totals(connection), lags(connection), outbox.figures(connection)))
+    return Sight(
+        *(*row, source_totals(connection), lags(connection), outbox.figures(connection), unresolved_counts(connection))
+    )

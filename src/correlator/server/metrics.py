@@ -1,8 +1,8 @@
-"""What the server counts beside its requests. Names and labels are documented in docs/http.md: programs rely on it."""
+"""What the server counts beside its requests. Names and labels stand in docs/metrics.md: programs rely on it."""
 
 from collections.abc import Callable
 
-from correlator.http.metrics import SIZES, Gauge, HttpMetrics
+from correlator.http.metrics import SIZES, Counter, Gauge, HttpMetrics
 
 
 class Metrics(HttpMetrics):
@@ -38,3 +38,7 @@ class Metrics(HttpMetrics):
 def restarts_of_embedded(read: Callable[[], int]) -> Gauge:
     about = "How often the embedded PostgreSQL died and was started again."
     return Gauge("correlator_embedded_restarts_total", about, read, kind="counter")
+
+
+def restarts_of_workers() -> Counter:
+    return Counter("correlator_worker_restarts_total", "How often a worker died and was started again.")

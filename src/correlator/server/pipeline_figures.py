@@ -37,7 +37,7 @@ def pipeline_figures(look: Look) -> tuple[Readings, ...]:
         ),
         Readings(
             "correlator_pipeline_batches_total",
-            "Batches that it merged.",
+            "Batches that the pipeline has merged.",
             _SOURCE,
             lambda: [((totals.source,), totals.batches) for totals in _totals(look)],
             kind="counter",
@@ -62,7 +62,7 @@ def pipeline_figures(look: Look) -> tuple[Readings, ...]:
         ),
         Readings(
             "correlator_pipeline_lag_seconds",
-            "How long the oldest of them has waited.",
+            "How long the oldest event has waited that a reader of the log has not read yet.",
             _READER,
             partial(_by_reader, look, lambda lag: lag.seconds),
         ),

@@ -23,8 +23,8 @@ from types import FrameType
 from typing import Final
 
 from correlator.config import ServerSettings
-from correlator.http.metrics import Counter, Metric, process_gauges
-from correlator.server.metrics import restarts_of_embedded
+from correlator.http.metrics import Metric, process_gauges
+from correlator.server.metrics import restarts_of_embedded, restarts_of_workers
 from correlator.server.shared_figures import PUBLISH_SECONDS, SharedFigures
 from correlator.server.worker import HELD_BACK, READY, Assignment
 from correlator.store.database import Database
@@ -84,7 +84,7 @@ class Workers:
         self._reserved = reserved
         self._running: dict[int, Process] = {}
         self._ready: set[int] = set()
-        self._restarts = Counter("correlator_worker_restarts_total", "How often a worker died and was started again.")
+        self._restarts = restarts_of_workers()
 
     def run(self, *, on_ready: Callable[[], None]) -> None:
         """Until SIGTERM or SIGINT; `on_ready` is called when all take requests for the first time."""

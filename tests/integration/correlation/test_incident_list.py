@@ -13,6 +13,7 @@ from correlator.correlation.incident_list import (
     incident_list,
     sort_key,
     statistics,
+    unresolved_counts,
 )
 from correlator.correlation.life import Action, act
 from tests.integration.correlation.stories import checked, incident_of_run, incident_on, owned, ran, tell, urn
@@ -85,6 +86,14 @@ def test_what_people_said_can_be_asked_for(shop: Connection) -> None:
     counts = incident_counts(shop, Filters())
     assert counts.status == {"open": 1, "acknowledged": 1, "muted": 1, "resolved": 1}
     assert (counts.total, counts.kind, counts.severity) == (4, {"test": 3, "run": 1}, {"error": 3, "warn": 1})
+    every_sort = unresolved_counts(shop)
+    assert len(every_sort) == 12
+    assert [(each.status, each.kind, each.is_root) for each in every_sort if each.incidents == 1] == [
+        ("open", "test", True),
+        ("acknowledged", "test", True),
+        ("muted", "run", True),
+    ]
+    assert sum(each.incidents for each in every_sort) == 3
 
 
 @pytest.mark.parametrize("sort", ["opened_at", "-opened_at", "last_failed_at", "-last_failed_at"])

@@ -8,7 +8,6 @@ import yaml  # type: ignore[import-untyped]  # no types come with it
 
 from correlator.config import FILE_VARIABLE, ProxySettings, settings_of
 from correlator.proxy.destinations import parse
-from correlator.proxy.metrics import ProxyMetrics
 
 ROOT = Path(__file__).parents[3]
 UNIT = ROOT / "deploy" / "proxy" / "correlator-proxy.service"
@@ -42,13 +41,6 @@ def test_the_unit_sets_what_there_is_to_set() -> None:
     unit.read_string(text)
     assert unit["Service"]["ExecStart"].endswith("correlator proxy")
     assert unit["Service"]["Restart"] == "always"
-
-
-def test_the_manual_names_every_metric_of_its_own() -> None:
-    names = {family.name for family in ProxyMetrics("1").families() if family.name.startswith("correlator_proxy_")}
-    assert names
-    for name in names - {"correlator_proxy_commit_events", "correlator_proxy_commit_duration_seconds"}:
-        assert f"`{name.removeprefix('correlator_proxy_')}" in MANUAL
 
 
 def test_the_manual_speaks_of_settings_that_there_are() -> None:
