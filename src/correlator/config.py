@@ -105,7 +105,7 @@ class CommonSettings:
         Path,
         About(
             PATH,
-            "Where Correlator keeps what it keeps in files: the embedded database, archive, checkpoints.",
+            "Where Correlator keeps what it keeps in files: the embedded database, archive, checkpoints, logs.",
             "$XDG_DATA_HOME/correlator or ~/.local/share/correlator; as root /var/lib/correlator",
         ),
     ] = field(default_factory=default_data_dir)
@@ -470,9 +470,18 @@ class PipelineSettings(JudgeSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class UpSettings(PipelineSettings, ServerSettings):
-    """What `correlator up` needs: all of both."""
+    """What `correlator up` needs: all of both, and where its log goes while its terminal shows how things are."""
 
     group: ClassVar[str] = "up"
+
+    log_dir: Annotated[
+        Path | None,
+        About(PATH, "Where the log is while a terminal shows the status.", "none: logs in the data directory"),
+    ] = None
+    log_file_bytes: Annotated[Bytes, About(BYTES, "How large a file of it gets before the next one is begun.")] = (
+        10_000_000
+    )
+    log_files: Annotated[int, About(whole(1), "How many files of it are kept; beyond it the oldest goes.")] = 5
 
 
 @dataclass(frozen=True, kw_only=True)

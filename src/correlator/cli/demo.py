@@ -73,7 +73,10 @@ class _Problem(msgspec.Struct):
     help="Between two events of the bad morning.",
 )
 @click.option("--fast", is_flag=True, help="Do not wait between events.")
-def command(*, url: str, seed: int, api_key: str | None, day: datetime | None, pace: float, fast: bool) -> None:
+@click.option("--then-type", default="correlator incidents", hidden=True, help="What lists the incidents there.")
+def command(
+    *, url: str, seed: int, api_key: str | None, day: datetime | None, pace: float, fast: bool, then_type: str
+) -> None:
     """Play a believable shop into a running server, through its ordinary door.
 
     Three weeks of a data platform (loaders, Airflow, Spark, dbt, Great Expectations) are sent at once; then, event by
@@ -109,7 +112,7 @@ def command(*, url: str, seed: int, api_key: str | None, day: datetime | None, p
     failed = len({(truth.dataset_name, truth.test_name, truth.column) for truth in played.truths})
     click.echo(f"{failed} tests have failed, up to the dashboard dash_revenue. Why? Look here:\n")
     click.echo(f"  {url.rstrip('/')}/incidents")
-    click.echo("  correlator incidents")
+    click.echo(f"  {then_type}")
 
 
 def _address(url: str) -> SplitResult:

@@ -25,6 +25,7 @@ from correlator.pipeline.driver import Driver, Stopping, reason
 from correlator.pipeline.fact_sink import Done
 from correlator.pipeline.progress import Progress as Told
 from correlator.pipeline.replay import Replay
+from correlator.pipeline.session import JavaEndedError, check_java, stop
 from correlator.pipeline.sources import Source
 from correlator.pipeline.sources.files import FilesSource
 from correlator.pipeline.tally import Tally
@@ -50,8 +51,15 @@ def stream(settings: PipelineSettings) -> None:
         run_stream(settings, database, spark)
 
 
-def run_stream(settings: PipelineSettings, database: Database, spark: SparkSession, parent: int | None = None) -> None:
-    """Until a signal, or until the parent process is gone."""
+def run_stream(
+    settings: PipelineSettings,
+    database: Database,
+    spark: SparkSession,
+    parent: int | None = None,
+    *,
+    on_working: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Until a signal, or until the parent process is gone. `on_working` is told what is read."""
     sources = sources_of(settings, database, spark)
     told = Told(database)
     driver = Driver(spark, database, sources, plan_of(settings, spark), on_done=told.add)
@@ -60,14 +68,19 @@ def run_stream(settings: PipelineSettings, database: Database, spark: SparkSessi
     told.start()
     working = threading.Thread(target=driver.stream, name="pipeline")
     working.start()
-    _log.info("the pipeline works on %s; database: %s", ", ".join(s.name for s in sources), place_of(database.url))
-    while not stopping.wait(0.5) and working.is_alive():
-        if parent is not None and os.getppid() != parent:
-            break
-    driver.stop()
-    working.join()
-    told.stop()
-    _log.info("the pipeline has stopped")
+    names = ", ".join(source.name for source in sources)
+    _log.info("the pipeline works on %s; database: %s", names, place_of(database.url))
+    on_working(names)
+    try:
+        while not stopping.wait(0.5) and working.is_alive():
+            check_java(spark)
+            if parent is not None and os.getppid() != parent:
+                break
+    finally:
+        driver.stop()
+        working.join()
+        told.stop()
+        _log.info("the pipeline has stopped")
 
 
 @command.command("batch")
@@ -154,8 +167,8 @@ def _working(settings: PipelineSettings, *, is_live: bool = False) -> Iterator[t
             try:
                 yield database, spark
             finally:
-                spark.stop()
-    except AssemblyError as error:
+                stop(spark)
+    except (AssemblyError, JavaEndedError) as error:
         raise CouldNotTellError(str(error)) from error
     finally:
         log.close()

@@ -4,7 +4,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
@@ -53,19 +53,30 @@ def prepared(settings: ServerSettings) -> Iterator[tuple[Database, Log]]:
         log.close()
 
 
-def serve(settings: ServerSettings, database: Database, log: Log) -> None:
-    """Until told to stop."""
+def _say_where(url: str) -> None:
+    click.echo(f"Correlator is listening on {url}", err=True)
+
+
+def serve(
+    settings: ServerSettings,
+    database: Database,
+    log: Log,
+    *,
+    on_listening: Callable[[str], None] = _say_where,
+    on_lost: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Until told to stop. `on_listening` is told where, and `on_lost` of each worker that had to be started again."""
     workers = number_of_workers(settings)
     _log.info("workers: %d, database: %s", workers, place_of(database.url))
     # Beside the workers and not in each of them: one is enough.
     with AlertRunner(database, settings, reach_of(settings)):
         if workers == 1:
-            _serve_alone(settings, database, log)
+            _serve_alone(settings, database, log, on_listening)
         else:
-            _serve_with(workers, settings, database)
+            _serve_with(workers, settings, database, on_listening, on_lost)
 
 
-def _serve_alone(settings: ServerSettings, database: Database, log: Log) -> None:
+def _serve_alone(settings: ServerSettings, database: Database, log: Log, on_listening: Callable[[str], None]) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL)
     with KeyCache(database) as keys:
         _check_exposure(settings, keys)
@@ -74,22 +85,26 @@ def _serve_alone(settings: ServerSettings, database: Database, log: Log) -> None
             listener.listen(BACKLOG)
         except OSError as error:
             raise cannot_listen(settings, error) from error
-        told = f"Correlator is listening on {url_of(settings, listener)}"
-        server = HttpServer(
-            settings, App(settings, database, keys, log).edge, on_started=lambda: click.echo(told, err=True)
-        )
+        url = url_of(settings, listener)
+        server = HttpServer(settings, App(settings, database, keys, log).edge, on_started=lambda: on_listening(url))
         server.serve_on(listener)
 
 
-def _serve_with(workers: int, settings: ServerSettings, database: Database) -> None:
+def _serve_with(
+    workers: int,
+    settings: ServerSettings,
+    database: Database,
+    on_listening: Callable[[str], None],
+    on_lost: Callable[[str], None],
+) -> None:
     with KeyCache(database) as keys:
         _check_exposure(settings, keys)
     # Taken as a port is that belongs to one; only then opened for our own workers. Nobody else's get in beside them.
     reserved = bind(settings)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    told = f"Correlator is listening on {url_of(settings, reserved)}"
+    url = url_of(settings, reserved)
     try:
-        Workers(settings, workers, database, reserved).run(on_ready=lambda: click.echo(told, err=True))
+        Workers(settings, workers, database, reserved).run(on_ready=lambda: on_listening(url), on_lost=on_lost)
     except WorkersError as error:
         raise CouldNotTellError(str(error)) from error
 

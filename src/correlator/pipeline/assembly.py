@@ -1,7 +1,5 @@
 """The pipeline as the settings say: its session, its sources, and how its queries run."""
 
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -13,6 +11,7 @@ from pyspark.sql import SparkSession
 from correlator.config import PipelineSettings
 from correlator.pipeline.driver import Plan
 from correlator.pipeline.fact_sink import Size
+from correlator.pipeline.java import NoJavaError
 from correlator.pipeline.session import spark_session
 from correlator.pipeline.sources import Source
 from correlator.pipeline.sources.files import FilesSource
@@ -42,10 +41,12 @@ def session_of(settings: PipelineSettings, *, is_live: bool = False) -> SparkSes
         conf.setdefault(*_LOCAL_CHECKPOINTS)
     try:
         spark = spark_session(settings.spark_master, is_short=is_live, settings=conf)
+    except NoJavaError as error:
+        raise AssemblyError(str(error)) from error
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
-        raise AssemblyError(_no_java(conf)) from error
+        raise AssemblyError(_java_ended(conf)) from error
     # Under `spark-submit` it is known only now.
     _check_reach(settings, str(spark.sparkContext.master))
     if settings.kafka_servers is not None and not _has_kafka_connector(spark):
@@ -96,9 +97,7 @@ def _add(conf: dict[str, str], more: tuple[str, tuple[str, ...]]) -> None:
     conf[name] = ",".join([*filter(None, [conf.get(name)]), *values])
 
 
-def _no_java(conf: Mapping[str, str]) -> str:
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        return "Spark needs Java 17 or newer, and there is none: install one, or let JAVA_HOME name it."
+def _java_ended(conf: Mapping[str, str]) -> str:
     packages = conf.get("spark.jars.packages")
     if packages is None:
         return "Spark's Java process ended while it started; its own words stand above."

@@ -4,12 +4,16 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.resources import files
 from typing import Final
 
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from correlator.pipeline import class_archive
+from correlator.pipeline.java import provide_java
 
 _SETTINGS: Final = {
     # Over TCP a bulk job now and then waits for ever for its Python worker; over the socket none did.
@@ -51,6 +55,8 @@ def spark_session(
     # Executors on this machine must run the interpreter that has Correlator installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if SparkContext._gateway is None:  # noqa: SLF001 (under spark-submit there is a Java already)
+        provide_java()
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
@@ -61,3 +67,22 @@ def spark_session(
     for key, value in {**ours, **(settings or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+class JavaEndedError(Exception):
+    """Spark's Java process is gone, and nothing that this process can do brings it back."""
+
+
+def check_java(spark: SparkSession) -> None:
+    """That the Java process is there, if it was we who have started it: killed for want of memory, it tells nobody."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)  # noqa: SLF001 (nobody else knows)
+    code = None if process is None else process.poll()
+    if code is not None:
+        how = f"was killed (signal {-code})" if code < 0 else f"has ended (exit code {code})"
+        raise JavaEndedError(f"Spark's Java process {how}; if memory was short, give it less with spark_conf")
+
+
+def stop(spark: SparkSession) -> None:
+    """Also where there is nobody left to be told."""
+    with suppress(OSError, Py4JError):
+        spark.stop()

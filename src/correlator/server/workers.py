@@ -85,9 +85,14 @@ class Workers:
         self._running: dict[int, Process] = {}
         self._ready: set[int] = set()
         self._restarts = restarts_of_workers()
+        self._on_lost: Callable[[str], None] = lambda _: None
 
-    def run(self, *, on_ready: Callable[[], None]) -> None:
-        """Until SIGTERM or SIGINT; `on_ready` is called when all take requests for the first time."""
+    def run(self, *, on_ready: Callable[[], None], on_lost: Callable[[str], None] = lambda _: None) -> None:
+        """Until SIGTERM or SIGINT; `on_ready` is called when all take requests for the first time.
+
+        `on_lost` is told of each worker that has ended and is started again.
+        """
+        self._on_lost = on_lost
         with tempfile.TemporaryDirectory(prefix="correlator-workers-", ignore_cleanup_errors=True) as directory:
             asyncio.run(self._run(Path(directory), on_ready))
 
@@ -163,6 +168,7 @@ class Workers:
             if time.monotonic() - began > _STEADY_SECONDS:
                 pause = _FIRST_PAUSE
             _log.error("worker %d (process %d) has ended %s and is started again", place, process.pid, _how(code))
+            self._on_lost(f"worker {place} has ended {_how(code)}")
             self._restarts.add()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)
