@@ -21,10 +21,14 @@ Json = Any
 
 
 class Correlator:
-    def __init__(self, process: Running, url: str, port: int) -> None:
+    def __init__(self, process: Running, url: str, port: int, data_dir: Path) -> None:
         self._process = process
         self.url = url
         self._port = port
+        self.data_dir = data_dir
+
+    def stop(self) -> int:
+        return self._process.stop()
 
     def ask(self, path: str, **parameters: str) -> Json:
         query = f"?{urlencode(parameters)}" if parameters else ""
@@ -111,7 +115,7 @@ def correlator_up(*arguments: str) -> Iterator[Correlator]:
     with reachable_directory() as directory:
         try:
             with running(directory, "up", "--port", "0", "--data-dir", str(directory), *arguments) as process:
-                up = Correlator(process, *_listening(process))
+                up = Correlator(process, *_listening(process), directory)
                 up.wait_for("the pipeline works", lambda: "the pipeline works on" in process.log)
                 yield up
                 process.stop()

@@ -1,4 +1,4 @@
-"""The pages of `docs/producers`: what a test runs is what a reader types.
+"""The pages of `docs/producers`, and others by their way from there: what a test runs is what a reader types.
 
 A page has files (blocks with a path after the language: ```` ```sql models/orders.sql ````) and commands (lines of
 `console` blocks that begin with `$`), under headings. Only places differ: what a page calls `http://localhost:8080` is
@@ -80,6 +80,12 @@ class Page:
             shlex.split(command) for block in {block.heading for block in self._blocks} for command in self._all(block)
         ]
         return [word for line in lines if line[:2] == ["pip", "install"] for word in line[2:]]
+
+    @property
+    def all_commands(self) -> list[str]:
+        """Everything that is typed on the page, in order."""
+        headings = dict.fromkeys(block.heading for block in self._blocks)
+        return [command for heading in headings for command in self._all(heading)]
 
     def _all(self, heading: str) -> list[str]:
         has_any = any((block.heading, block.language) == (heading, "console") for block in self._blocks)

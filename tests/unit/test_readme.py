@@ -12,7 +12,7 @@ README = (ROOT / "README.md").read_text()
 
 def test_the_readmes_command_prints_what_the_readme_shows() -> None:
     (command,) = re.findall(r"^\$ \.venv/bin/correlator (validate .+)$", README, re.MULTILINE)
-    (shown,) = re.findall(r"```text\n(.+?)```", README, re.DOTALL)
+    (shown,) = re.findall(r"```text\n(examples/.+?)```", README, re.DOTALL)
 
     printed = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "correlator.cli.main", *shlex.split(command)],

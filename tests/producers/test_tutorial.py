@@ -1,0 +1,135 @@
+"""The tutorial and the README, typed in. What is not run is listed with the reason."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.producers.correlators import Correlator, correlator_up
+from tests.producers.pages import Page, run
+
+ROOT: Final = Path(__file__).parents[2]
+PROGRAMS: Final = Path(sys.executable).parent
+# The tests' own interpreter, with what it imports: `correlator` is this checkout's.
+PATHS: Final = os.pathsep.join(path for path in sys.path if path)
+
+NOT_RUN: Final = {
+    "make up": "what it starts is what the other commands talk to here",
+    "make demo": "`correlator up --demo` is run by tests/integration/cli/test_up_demo.py",
+    "make test": "that is what runs",
+    "make check": "CI runs it",
+    "make bench": "it takes minutes",
+    "source .venv/bin/activate": "the test has an environment of its own",
+    ".venv/bin/correlator pipeline batch --files 's3a://lake/openlineage/'": "needs an object store; "
+    "tests/integration/cli/test_pipeline.py reads files",
+    ".venv/bin/correlator pipeline stream --kafka-servers broker:9092": "needs a broker; "
+    "tests/integration/pipeline/test_kafka.py has one",
+    ".venv/bin/correlator pipeline replay": "tests/integration/pipeline/test_replay.py runs it",
+    ".venv/bin/correlator proxy --destination http://lineage.example.com:8080": "the tutorial's proxy is run",
+    ".venv/bin/correlator validate examples/events.jsonl": "tests/unit/test_readme.py runs it",
+}
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[Correlator]:
+    with correlator_up() as running:
+        yield running
+
+
+def typed(up: Correlator, directory: Path, *commands: str, **environment: str) -> str:
+    done = run(
+        list(commands), directory, PROGRAMS, PYTHONPATH=PATHS, CORRELATOR_DATA_DIR=str(up.data_dir), **environment
+    )
+    return done.stdout
+
+
+def without_comment(command: str) -> str:
+    return re.sub(r"\s+# .*$", "", command)
+
+
+def test_the_tutorial_leads_from_the_first_event_to_the_cause(up: Correlator, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    page = Page(
+        "../tutorial.md",
+        {
+            "http://127.0.0.1:8080": up.url,
+            "http://127.0.0.1:8090": f"http://127.0.0.1:{port}",
+            "correlator proxy ": f"correlator proxy --port {port} ",
+        },
+    )
+    page.write_files(tmp_path)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    left = [command for command in page.all_commands if command not in NOT_RUN]
+
+    def heading(name: str) -> list[str]:
+        commands = page.commands(name)
+        for command in commands:
+            left.remove(command)
+        return commands
+
+    said = typed(up, tmp_path, *heading("An event by hand"))
+    assert [word for word in ("stored", "duplicate") if f'"status":"{word}"' in said] == ["stored", "duplicate"]
+    assert "'DONE' is not one of" in said
+    assert "enum" in said.splitlines()[-1] or "required" in said.splitlines()[-1]
+
+    export, good, listed = heading("A week of a shop")
+    assert "Nothing is open." in typed(up, tmp_path, export, good, listed)
+
+    bad, listed, named, explained = heading("A red test")
+    cause = typed(up, tmp_path, export, bad).split()[-1]
+    up.incident("postgres://warehouse:5432/shop.revenue", "revenue_above_50000", "revenue")
+    said = typed(up, tmp_path, listed, named, explained)
+    assert re.search(rf"\nCause\n +clean +shop +run {cause}, 1 upstream", said), said
+    assert "WHERE country" in said
+    assert re.search(r"253", said), said
+
+    (asked,) = heading("Two clicks")
+    answer = json.loads(typed(up, tmp_path, named, asked))
+    assert answer["candidates"][0]["run_id"] == cause
+    assert {one["kind"] for one in answer["candidates"][0]["evidence"]} >= {"code", "volume"}
+
+    before = up.ask("health/ledger")["received"][0]["stored"]
+    said = typed(up, tmp_path, *heading("A proxy"))
+    assert json.loads(said[said.index("{") :])["status"] == "ok"
+    up.wait_for("the proxy has handed on", lambda: up.ask("health/ledger")["received"][0]["stored"] >= before + 56)
+
+    assert "Every event is where it should be." in typed(up, tmp_path, *heading("Is everything there?"))
+    assert left == []
+
+
+def test_the_commands_of_the_readme_do_what_it_says(up: Correlator, tmp_path: Path) -> None:
+    page = Page("../../README.md", {"http://127.0.0.1:8080": up.url})
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    commands = [without_comment(command) for command in page.all_commands]
+    to_run = [command for command in commands if command not in NOT_RUN]
+    incident = up.ask("incidents", status="all")["items"][:1]
+    said = {
+        command: typed(up, tmp_path, command.replace(".venv/bin/", "").replace(" ID", f" {incident[0]['id']}"))
+        for command in to_run
+        if incident or " ID" not in command
+    }
+
+    (sent,) = (words for command, words in said.items() if "curl" in command)
+    assert re.fullmatch(r'\{"status":"(stored|duplicate)","correlation_id":"[^"]+"\}\s*', sent)
+    assert "Every event is where it should be." in said[".venv/bin/correlator audit"]
+    assert "correlator explain ID" in said[".venv/bin/correlator incidents"] + "correlator explain ID"
+    assert "Who is hurt" in said[".venv/bin/correlator explain ID"]
+
+
+def test_what_is_not_run_stands_on_one_of_the_pages() -> None:
+    typed_there = {
+        without_comment(command)
+        for name in ("../tutorial.md", "../../README.md")
+        for command in Page(name).all_commands
+    }
+
+    assert NOT_RUN.keys() <= typed_there
