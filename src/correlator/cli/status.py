@@ -89,10 +89,10 @@ class Status:
             return
         self._last = drawn
         self._fit()
-        self._live.update(_block(lines), refresh=True)
+        self._live.update(block(lines), refresh=True)
 
-    def _lines(self) -> "_Lines":
-        return _Lines(
+    def _lines(self) -> "Lines":
+        return Lines(
             self._head(),
             figure_lines(self.figures(), self.url),
             self._parts.all(),
@@ -107,7 +107,7 @@ class Status:
         return "Correlator is starting" if self.url is None else f"Correlator is up: {self.url}"
 
 
-class _Lines(NamedTuple):
+class Lines(NamedTuple):
     """What is drawn, before it is laid out: equal lines need not be drawn again."""
 
     head: str
@@ -141,7 +141,7 @@ def _seconds(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"  # noqa: PLR2004 (two hours)
 
 
-def _block(lines: _Lines) -> Group:
+def block(lines: Lines) -> Group:
     head, figures, parts, notes, told, foot = lines
     grid = Table.grid(padding=(0, 2, 0, 0), expand=False)
     grid.add_column(no_wrap=True)

@@ -206,7 +206,7 @@ class PipelineProcess:
             why = problem or _how(process.exitcode)
             _log.error("the pipeline has ended (%s); it is started again in %.0f s", why, pause)
             self._parts.note(f"the pipeline has ended ({why}) and is started again", restarted="pipeline")
-            self._parts.tell("pipeline", "down", f"started again in {pause:.0f} s")
+            self._parts.tell("pipeline", "down", f"next try in {pause:.0f} s")
             self._stopping.wait(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
         self._parts.tell("pipeline", "stopped")
