@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +18,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
+
+from correlator.pipeline.java import NoJavaError, provide_java
 
 # What the JVM has to say of an archive that does not fit is of no use to anyone.
 _QUIET: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
@@ -30,6 +33,8 @@ def java_options() -> tuple[str, ...]:
 
 def make() -> Path | None:
     """Run some of what a pipeline runs, and keep the classes that this took."""
+    with suppress(NoJavaError):
+        provide_java()
     path = path_here()
     if path is None or path.is_file():
         return path
