@@ -146,16 +146,16 @@ def block(lines: Lines) -> Group:
     grid = Table.grid(padding=(0, 2, 0, 0), expand=False)
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True, overflow="ellipsis")
+    grid.add_column()
     for part in parts:
         again = "" if not part.restarts else f"started again {_times(part.restarts)}"
         words = "; ".join(filter(None, (part.words, again)))
-        grid.add_row(f"  {part.name}", Text(part.state, style=_COLOURS[part.state]), Text(words, style="dim"))
+        grid.add_row(f"  {part.name}", Text(part.state, style=_COLOURS[part.state]), _line(words, "dim"))
     shown = Table.grid(padding=(0, 2, 0, 0), expand=False)
     shown.add_column(no_wrap=True)
-    shown.add_column(no_wrap=True, overflow="ellipsis")
+    shown.add_column()
     for name, words in figures:
-        shown.add_row(f"  {name}", words)
+        shown.add_row(f"  {name}", _line(words))
     noted = [_line(f"  {note.at.astimezone():%H:%M:%S}  {note.sentence}", "yellow") for note in notes]
     more = [_line(f"  {line}") for line in told]
     feet = [_line(f"  {line}", "dim") for line in foot if line]

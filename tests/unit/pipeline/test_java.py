@@ -68,7 +68,10 @@ def test_the_package_serves_where_there_is_no_other(tmp_path: Path, monkeypatch:
     assert told.stdout.splitlines() == ["<-Xmx1g>", "<two words>", "<-cp>", "<a>"]
 
 
-def test_when_there_is_none_it_says_what_was_seen_and_what_to_install(tmp_path: Path) -> None:
+def test_when_there_is_none_it_says_what_was_seen_and_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("correlator.pipeline.java.find_spec", lambda _: None)
     old = java(tmp_path / "old", "1.8.0_402")
     with pytest.raises(NoJavaError) as told:
         find_java({"JAVA_HOME": str(old), "PATH": str(tmp_path)})
