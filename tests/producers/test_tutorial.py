@@ -1,4 +1,7 @@
-"""The tutorial and the README, typed in. What is not run is listed with the reason."""
+"""The tutorial, the README, and backup and restore of the page on operations, typed in, with one Correlator.
+
+What is not run is listed with the reason.
+"""
 
 import json
 import os
@@ -10,8 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import psycopg
 import pytest
 
+from correlator.store.database import Database
+from correlator.store.embedded import EmbeddedPostgres
+from tests.integration.conftest import database_url, reachable_directory
+from tests.integration.pipeline.fingerprints import fingerprints
+from tests.integration.server.running import embedded_url
 from tests.producers.correlators import Correlator, correlator_up
 from tests.producers.pages import Page, run
 
@@ -22,7 +31,7 @@ PATHS: Final = os.pathsep.join(path for path in sys.path if path)
 
 NOT_RUN: Final = {
     "make up": "what it starts is what the other commands talk to here",
-    "make demo": "`correlator up --demo` is run by tests/integration/cli/test_up_demo.py",
+    "make demo": "`correlator up --demo` is run by tests/producers/test_demo.py",
     "make test": "that is what runs",
     "make check": "CI runs it",
     "make bench": "it takes minutes",
@@ -133,3 +142,52 @@ def test_what_is_not_run_stands_on_one_of_the_pages() -> None:
     }
 
     assert NOT_RUN.keys() <= typed_there
+
+
+FOLDED: Final = {"reader": "facts", "events": 0, "seconds": 0}
+
+# What only the database has: events as they came, refusals, keys.
+_KEPT: Final = """
+SELECT (SELECT string_agg(position || ' ' || md5(raw), ' ' ORDER BY position) FROM kept.lineage_events),
+       (SELECT count(*) || ' ' || coalesce(max(sentence), '') FROM kept.rejected_events),
+       (SELECT string_agg(name, ' ' ORDER BY name) FROM kept.api_keys)
+"""
+
+
+def all_of(database: Database) -> tuple[object, ...]:
+    with database.connect("test") as connection:
+        return fingerprints(database), connection.execute(_KEPT).fetchone()
+
+
+def test_what_was_backed_up_is_all_there_after_a_restore(up: Correlator, tmp_path: Path) -> None:
+    """The last here: it stops what the others use."""
+    page = Page("../operations.md")
+    stopped_copy, *dump = page.commands("Backup")
+    make, unpack, audit, restore, migrate, audit_dump = page.commands("Restore")
+    Page("../tutorial.md").write_files(tmp_path)
+    typed(up, tmp_path, "python shop.py bad", OPENLINEAGE_URL=up.url)
+    up.incident("postgres://warehouse:5432/shop.revenue", "revenue_above_50000", "revenue")
+    typed(up, tmp_path, f"echo '{{}}' | curl -sS -H 'Content-Type: application/json' -d @- {up.url}/api/v1/lineage")
+    up.wait_for("all is folded", lambda: up.ask("health/lag")["readers"][-1] | {"seconds": 0} == FOLDED)
+    typed(up, tmp_path, "correlator keys create backup-test")
+    there_was = all_of(Database(embedded_url(up.data_dir)))
+
+    typed(up, tmp_path, *dump, DATA_DIR=str(up.data_dir))
+    assert up.stop() == 0
+    typed(up, tmp_path, stopped_copy, DATA_DIR=str(up.data_dir))
+
+    with reachable_directory() as elsewhere:
+        # The copy: an embedded database in another place.
+        copy = elsewhere / "copy"
+        said = typed(up, tmp_path, make, unpack, audit, NEW_DATA_DIR=str(copy))
+        assert "Every event is where it should be." in said
+        with EmbeddedPostgres.open(copy / "postgres") as server:
+            assert all_of(Database(server.url)) == there_was
+
+            # The dump: another database, of a server that Correlator is only told of.
+            with psycopg.connect(server.url, autocommit=True) as connection:
+                connection.execute("CREATE DATABASE restored")
+            new = database_url(server, "restored")
+            said = typed(up, tmp_path, dump[0], restore, migrate, audit_dump, NEW_DATABASE_URL=new)
+            assert "Every event is where it should be." in said
+            assert all_of(Database(new)) == there_was

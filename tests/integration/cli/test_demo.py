@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from correlator.cli.demo_play import DemoPlay
 from correlator.store.api_keys import create_key
 from correlator.store.database import Database
 from tests.integration.cli.command import correlator
@@ -75,6 +76,22 @@ def test_an_address_that_is_none_is_told_so() -> None:
     wrong = correlator("demo", "--url", "localhost:8080")
     assert wrong.returncode == 2
     assert "http://localhost:8080" in wrong.stderr
+
+
+def test_up_has_it_played_once_the_pipeline_works_and_ends_it_with_the_rest(server: Server, tmp_path: Path) -> None:
+    lines: list[str] = []
+    play = DemoPlay(tmp_path / "data")
+    play.start(server.url, on_line=lines.append)
+    assert server.get("/ready").status == 200
+    assert lines == []
+
+    play.pipeline_works()
+    wait_until(lambda: any("the morning's runs begin" in line for line in lines), "three weeks are played")
+    play.stop()
+
+    assert lines[0].startswith("A shop with")
+    # The morning takes a minute, and was not waited for.
+    assert not any("Look here" in line for line in lines)
 
 
 @pytest.fixture

@@ -76,7 +76,8 @@ def test_one_block_tells_how_things_are_and_its_log_is_in_a_file(data_dir: Path)
 
 def test_plain_lines_go_to_the_terminal_if_one_asks_for_them(data_dir: Path) -> None:
     try:
-        with terminal(*arguments(data_dir, "--plain")) as shown:
+        # There is nobody yet who would read the demo.
+        with terminal(*arguments(data_dir, "--plain", "--demo")) as shown:
             shown.wait_for("Correlator is listening on http://127.0.0.1:")
             shown.wait_for("the pipeline has ended (There is no file")
             shown.press(CTRL_C)
@@ -84,6 +85,7 @@ def test_plain_lines_go_to_the_terminal_if_one_asks_for_them(data_dir: Path) -> 
 
         assert "Correlator has stopped. All that it has taken is kept" in shown.screen
         assert b"\x1b[" not in shown.raw
+        assert "A shop with" not in shown.screen
         assert not (data_dir / "logs").exists()
     finally:
         kill_postgres(data_dir)

@@ -1,14 +1,20 @@
 """`correlator up --demo`: from nothing to something to look at."""
 
 import re
-from pathlib import Path
+
+import pytest
 
 from tests.integration.cli.processes import running
+from tests.integration.conftest import reachable_directory
 from tests.integration.server.running import kill_postgres, wait_until
 
 
-def test_the_demo_is_played_as_soon_as_there_is_somebody_to_read_it_and_ends_with_the_rest(data_dir: Path) -> None:
-    with running(data_dir, "up", "--demo", "--port", "0", "--data-dir", str(data_dir)) as up:
+@pytest.mark.producers
+def test_the_demo_is_played_as_soon_as_there_is_somebody_to_read_it_and_ends_with_the_rest() -> None:
+    with (
+        reachable_directory() as data_dir,
+        running(data_dir, "up", "--demo", "--port", "0", "--data-dir", str(data_dir)) as up,
+    ):
         try:
             up.wait_for_words("the morning's runs begin")
             lines = up.log.splitlines()
