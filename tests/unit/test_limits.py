@@ -51,4 +51,4 @@ def test_the_tables_of_other_pages_name_the_same_defaults() -> None:
     assert rows
     for names, told in rows:
         wanted = [defaults[name] for name in re.findall(r"`(\w+)`", names)]
-        assert re.split(r", | × ", told.strip()) == wanted
+        assert re.split(", | \u00d7 ", told.strip()) == wanted

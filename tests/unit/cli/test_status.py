@@ -31,7 +31,9 @@ def drawn(lines: Lines, width: int = 120) -> str:
 
 
 def shown_in(page: str) -> str:
-    (shown,) = re.findall(r"^```text\n(Correlator is up: .+?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(
+        r"^```text\n(Correlator is up: .+?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL
+    )
     return str(shown).rstrip("\n")
 
 
