@@ -54,8 +54,8 @@ def up() -> Iterator[Correlator]:
 
 def typed(up: Correlator, directory: Path, *commands: str, **environment: str) -> str:
     # A screen that is wide enough for what one looks for to stand on one line.
-    ours = {"PYTHONPATH": PATHS, "CORRELATOR_DATA_DIR": str(up.data_dir), "COLUMNS": "200"}
-    return run(list(commands), directory, PROGRAMS, **ours, **environment).stdout
+    environment |= {"PYTHONPATH": PATHS, "CORRELATOR_DATA_DIR": str(up.data_dir), "COLUMNS": "200"}
+    return run(list(commands), directory, PROGRAMS, check=True, **environment).stdout
 
 
 def without_comment(command: str) -> str:

@@ -15,6 +15,7 @@ from typing import Final
 from packaging.requirements import Requirement
 
 from correlator.cli.doctor.finding import Finding
+from correlator.pipeline.java import NoJavaError, find_java
 from correlator.setting_kinds import Bytes
 
 _PACKAGE: Final = "openlineage-correlator"
@@ -22,7 +23,6 @@ _PARTS: Final = ("", "server", "pipeline", "proxy")
 """The extras that `correlator up` and `correlator proxy` are made of, and what stands in none."""
 _NAMED: Final = ("openlineage-python", "psycopg", "pyspark")
 _OLDEST_PYTHON: Final = (3, 11)
-_OLDEST_JAVA: Final = 17
 _OLDEST_NODE: Final = (20, 19)
 _PATIENCE_SECONDS: Final = 30.0
 _FEW_FILES: Final = 10_000
@@ -70,32 +70,15 @@ def _holds(requirement: Requirement, part: str) -> bool:
     return requirement.marker is None or requirement.marker.evaluate({"extra": part})
 
 
-def java(environ: Mapping[str, str] = os.environ) -> Finding:
-    """The one that Spark would take: that of JAVA_HOME, else the first on the path."""
-    home = environ.get("JAVA_HOME")
-    named = Path(home) / "bin" / "java" if home else None
-    on_path = shutil.which("java", path=environ.get("PATH"))
-    found = named or (Path(on_path) if on_path else None)
-    advice = (
-        f"Install a JRE of version {_OLDEST_JAVA} or newer (Debian: apt install openjdk-17-jre-headless; others: "
-        "https://adoptium.net) and have it on PATH, or set JAVA_HOME. Only the pipeline needs it: `correlator serve` "
-        "and `correlator proxy` do without."
-    )
-    if found is None:
-        return Finding("java", "problem", "There is no Java: JAVA_HOME is not set, and PATH has no java.", advice)
-    where = f"{found} ({'JAVA_HOME' if named else 'PATH'})"
+def java(environ: Mapping[str, str] | None = None) -> Finding:
+    """The one that Spark is going to run on."""
     try:
-        asked = subprocess.run(  # noqa: S603 (the Java that Spark would run)
-            [found, "-version"], check=False, capture_output=True, text=True, timeout=_PATIENCE_SECONDS
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("java", "problem", f"{where} cannot be run: {error}.", advice)
-    told = re.search(r'version "((?:1\.)?([0-9]+)[^"]*)"', asked.stderr + asked.stdout)
-    if told is None:
-        return Finding("java", "problem", f"{where} does not tell its version.", advice)
-    if int(told[2]) < _OLDEST_JAVA:
-        return Finding("java", "problem", f"{where} is Java {told[1]}, which is too old for Spark.", advice)
-    return Finding("java", "ok", f"Java {told[1]}, {where}")
+        found = find_java(environ)
+    except NoJavaError as error:
+        said, _, advice = str(error).partition("). ")
+        only = "Only the pipeline needs it: `correlator serve` and `correlator proxy` do without."
+        return Finding("java", "problem", f"{said}).", f"{advice} {only}")
+    return Finding("java", "ok", f"Java {found.version}, {found.program} ({found.origin})")
 
 
 def data_directory(directory: Path) -> Finding:
