@@ -185,6 +185,8 @@ class PipelineProcess:
         self._keeper.join(_GOODBYE_SECONDS + 10)
 
     def _keep(self) -> None:
+        # What this thread starts begins with the same: a Ctrl-C is not to meet an interpreter that is half started.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         pause = _FIRST_PAUSE
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -250,6 +252,7 @@ def _run_pipeline(settings: PipelineSettings, url: str, parent: int, mouth: "Con
     # Ctrl-C reaches every process of the terminal; the parent tells this one when it is its turn.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     log = Log(settings.log_format, settings.log_level)
     capture_logging(log)
 
