@@ -45,10 +45,11 @@ def wait_for_rows(data_dir: Path, runs: int) -> Database:
     return database
 
 
-def test_events_become_rows_a_killed_pipeline_is_started_again_and_nothing_is_left_behind(data_dir: Path) -> None:
-    events = warehouse(30)
-    with running(data_dir, "up", "--port", "0", "--data-dir", str(data_dir), "--spark-master", "local[2]") as up:
-        try:
+def test_whoever_is_killed_is_started_again_everything_becomes_rows_and_nothing_is_left_behind(data_dir: Path) -> None:
+    events = warehouse(40)
+    arguments = ("up", "--port", "0", "--data-dir", str(data_dir), "--spark-master", "local[2]")
+    try:
+        with running(data_dir, *arguments) as up:
             up.wait_for_words("listening on")
             post(up, events[:20])
             wait_for_rows(data_dir, 10)
@@ -63,36 +64,25 @@ def test_events_become_rows_a_killed_pipeline_is_started_again_and_nothing_is_le
             (pipeline,) = up.others("spawn_main")
             os.kill(pipeline, signal.SIGKILL)
             up.wait_for_words("the pipeline has ended (by signal 9); it is started again")
-            post(up, events[24:])
+            post(up, events[24:30])
             up.wait_for_words(WORKS, times=3)
-            check_facts(wait_for_rows(data_dir, 30), events)
 
-            assert up.stop() == 0, up.log
-            assert "the pipeline has stopped" in up.log
-            wait_until(lambda: up.others() == [], "no process is left")
-            assert postmaster(data_dir) is None
-        finally:
-            kill_postgres(data_dir)
-
-
-def test_when_up_itself_is_killed_its_pipeline_ends_and_the_next_one_goes_on(data_dir: Path) -> None:
-    events = warehouse(20)
-    arguments = ("up", "--port", "0", "--data-dir", str(data_dir), "--spark-master", "local[2]")
-    with running(data_dir, *arguments) as up:
-        try:
-            up.wait_for_words("listening on")
-            up.wait_for_words(WORKS)
-            post(up, events[:20])
+            post(up, events[30:40])
             up.process.kill()
             up.process.wait()
             wait_until(lambda: not up.others("java") and not up.others("python"), "the pipeline has ended by itself")
-            with running(data_dir, *arguments) as another:
-                another.wait_for_words("listening on")
-                post(another, events[20:])
-                check_facts(wait_for_rows(data_dir, 20), events)
-                assert another.stop() == 0, another.log
-        finally:
-            kill_postgres(data_dir)
+
+        with running(data_dir, *arguments) as another:
+            another.wait_for_words("listening on")
+            post(another, events[40:])
+            check_facts(wait_for_rows(data_dir, 40), events)
+
+            assert another.stop() == 0, another.log
+            assert "the pipeline has stopped" in another.log
+            wait_until(lambda: another.others() == [], "no process is left")
+            assert postmaster(data_dir) is None
+    finally:
+        kill_postgres(data_dir)
 
 
 def test_nothing_to_read_is_told_before_anything_is_started(tmp_path: Path) -> None:
