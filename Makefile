@@ -16,7 +16,7 @@ SCANNERS := .cache/scanners
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --timeout 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup web up demo test test-producers chaos scale check security format bench bench-full screenshots clean
+.PHONY: help setup web up demo test test-long test-producers chaos scale check security format bench bench-full screenshots clean
 
 help: ## what there is to type
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -63,13 +63,16 @@ test: setup ## the tests, on two cores; a file of tests stays in one process
 	@test ! -e $(PAGES) || $(NPM) test --silent
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
+test-long: setup ## a cluster, spark-submit, kills and restarts of whole processes: the tests that take a minute each
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m long
+
 test-producers: setup ## dbt, Spark, Airflow, Great Expectations, Kafka: the real tools, each in an environment of its own
 	$(BIN)/python -m pytest -m "producers or not producers" tests/producers
 
 chaos: setup ## ten minutes of kills of all parts together under load; each part by itself, 20 rounds; the pipeline at eleven points
 	$(BIN)/python -m tests.chaos.together
 	$(BIN)/python -m tests.chaos
-	CORRELATOR_CHAOS=1 $(BIN)/python -m pytest tests/integration/pipeline/test_crashes.py
+	CORRELATOR_CHAOS=1 $(BIN)/python -m pytest -m "long or not long" tests/integration/pipeline/test_crashes.py
 
 scale: setup ## a million events through a Spark cluster of two workers, and the same tables as on this machine
 	$(BIN)/python -m tests.scale

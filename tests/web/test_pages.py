@@ -195,12 +195,12 @@ def test_health_tells_that_nothing_was_lost_and_why_something_was_refused(page: 
 
 def test_a_route_of_alerts_is_added_tried_paused_and_removed(page: Page) -> None:
     page.goto("/settings?part=routes")
-    page.get_by_label("Name").fill("the rest")
+    page.get_by_label("Name", exact=True).fill("the rest")
     page.get_by_label("Kind").select_option("webhook")
     page.get_by_label("Address").fill("http://127.0.0.1:9/hook")
     page.get_by_label("only what is for no other route").check()
     page.get_by_label("tell when it is over, too").uncheck()
-    page.get_by_role("button", name="Add").click()
+    page.get_by_role("button", name="Add", exact=True).click()
     expect(page.get_by_text("It is shown now and never again")).to_be_visible()
     route = page.get_by_role("row").filter(has_text="the rest")
     expect(route).to_contain_text("default")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Final, TypeAlias
@@ -186,6 +187,8 @@ class PipelineProcess:
 
     def _keep(self) -> None:
         # What this thread starts begins with the same: a Ctrl-C is not to meet an interpreter that is half started.
+        # This one first: where it starts by itself, it lets the signal through again.
+        resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         pause = _FIRST_PAUSE
         while not self._stopping.is_set():

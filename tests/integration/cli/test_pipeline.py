@@ -30,6 +30,7 @@ def test_a_batch_run_reads_what_there_is_and_a_second_one_nothing(database: Data
     check_log_ledger(database, 30)
 
 
+@pytest.mark.long
 def test_a_second_process_waits_until_the_first_was_told_to_stop_and_then_takes_over(
     database: Database, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from correlator.store.database import Database
 from tests.integration.cli.command import correlator
@@ -45,6 +46,7 @@ def wait_for_rows(data_dir: Path, runs: int) -> Database:
     return database
 
 
+@pytest.mark.long
 def test_whoever_is_killed_is_started_again_everything_becomes_rows_and_nothing_is_left_behind(data_dir: Path) -> None:
     events = warehouse(40)
     arguments = ("up", "--port", "0", "--data-dir", str(data_dir), "--spark-master", "local[2]")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from benchmarks.fold import warehouse_runs
 from pyspark.sql import SparkSession
 
@@ -21,6 +22,7 @@ from tests.integration.store.merging import differences
 _FILES, _EVENTS = 10, 4_000
 
 
+@pytest.mark.long
 def test_a_cluster_of_two_workers_gives_the_tables_of_one_process(
     spark: SparkSession, postgres: Postgres, migrated_template: str, data_dir: Path
 ) -> None:

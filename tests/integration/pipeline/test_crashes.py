@@ -73,6 +73,7 @@ class Rounds:
         check_log_archive(self.database, self.directory / "archive", self.sent)
 
 
+@pytest.mark.long
 def test_a_stream_that_is_killed_at_any_moment_under_load_leaves_nothing_out_and_nothing_double(
     database: Database, tmp_path: Path
 ) -> None:

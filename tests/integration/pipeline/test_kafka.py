@@ -210,6 +210,7 @@ class TestStream:
         check_ledger(broker, place, "later")
 
 
+@pytest.mark.long
 def test_what_was_read_is_known_without_a_checkpoint_and_what_is_gone_is_told(
     postgres: Postgres, migrated_template: str, broker: Broker, connector: str
 ) -> None:

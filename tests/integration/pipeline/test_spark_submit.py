@@ -37,6 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(directory.glob("*.whl"))
 
 
+@pytest.mark.long
 def test_the_wheel_and_the_documented_script_are_all_that_spark_submit_needs(
     wheel: Path, tmp_path: Path, database: Database
 ) -> None:
