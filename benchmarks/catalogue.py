@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import psycopg
 
+from benchmarks.figures import at_most, figure
 from benchmarks.lineage import Layers, fill
 from benchmarks.merge import new_database
 from correlator.correlation.datasets import DatasetQuestion, find_dataset, list_datasets
@@ -82,13 +83,20 @@ def main() -> None:
     sizes = [f"{shape.layers * shape.width * shape.runs:,} runs" for shape in (small, large)]
     print(f"{'':36}{sizes[0]:>24}{sizes[1]:>24}")
     print(f"{'':36}{'p50 ms':>12}{'p95 ms':>12}{'p50 ms':>12}{'p95 ms':>12}{'ratio':>8}")
+    rows: dict[str, list[float]] = {}
     for name, values in first.items():
         cells = [
             cell
             for each in (values, second[name])
             for cell in (statistics.median(each), sorted(each)[len(each) * 95 // 100])
         ]
+        rows[name] = [*cells, cells[2] / cells[0]]
         print(f"{name:36}" + "".join(f"{cell:12.2f}" for cell in cells) + f"{cells[2] / cells[0]:8.2f}")
+    for place, size in ((1, sizes[0]), (3, sizes[1])):
+        slowest = max(rows, key=lambda name: rows[name][place])
+        figure(f"{size}, the slowest p95: {slowest}", rows[slowest][place], "ms", at_most(100))
+    steepest = max(rows, key=lambda name: rows[name][-1])
+    figure(f"{sizes[1]} beside {sizes[0]}, the most: {steepest}", rows[steepest][-1], "times", at_most(2))
 
 
 if __name__ == "__main__":

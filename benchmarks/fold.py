@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable
 
+from benchmarks.figures import figure
 from benchmarks.validation import next_days, sample, with_new_facets
 from correlator.rulebook.bundles import bundles
 from correlator.rulebook.decode import judge
@@ -149,7 +150,9 @@ def main() -> None:
         events = make()
         size = sum(map(len, events)) / len(events)
         print(f"\n{traffic}: {len(events)} events in a batch, {size:,.0f} bytes on average; µs per event")
-        for name, values in microseconds(make, rounds).items():
+        times = microseconds(make, rounds)
+        figure(f"an event judged and folded, {traffic}", statistics.median(times["and bundles"]), "µs of CPU")
+        for name, values in times.items():
             print(f"  {name:12}  {statistics.median(values):>8.2f}  least {min(values):>8.2f}")
 
 

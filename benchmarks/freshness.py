@@ -19,6 +19,7 @@ import time
 import uuid
 from pathlib import Path
 
+from benchmarks.figures import at_most, figure
 from benchmarks.merge import event
 from benchmarks.pipeline import below
 from correlator.store.database import Database
@@ -116,6 +117,9 @@ def benchmark(rate: float, seconds: float, idle: float) -> None:
     print(f"idle for {idle:.0f} s: {share * 100:.1f} % of a core (server and pipeline, PostgreSQL left out)")
     print(f"{'yes' if cuts[94] < 1 else ' NO'}  p95 under 1 s")
     print(f"{'yes' if share < 0.05 else ' NO'}  idle under 5 % of a core")
+    figure(f"answered to merged, {rate:.0f} events/s, p50", cuts[49] * 1000, "ms")
+    figure(f"answered to merged, {rate:.0f} events/s, p95", cuts[94] * 1000, "ms", at_most(1000))
+    figure("server and pipeline with nothing to do", share * 100, "% of a core", at_most(5))
 
 
 def _lags(answered: list[float], before: int, seen: list[tuple[int, float]]) -> list[float]:

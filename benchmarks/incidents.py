@@ -16,6 +16,7 @@ from uuid import UUID
 import msgspec
 import psycopg
 
+from benchmarks.figures import at_most, figure
 from benchmarks.lineage import BEGAN, NO_ORDER
 from benchmarks.merge import new_database
 from correlator.correlation.incident_detail import incident_detail
@@ -26,6 +27,9 @@ from correlator.rulebook.identity import dataset_key, job_key
 from correlator.store.incidents import derive_all
 
 LAYERS, WIDTH = 10, 10
+
+
+DETAIL = "an incident: cause, evidence, impact"
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -147,7 +151,7 @@ def questions(
         return urn(chance.randrange(size.warehouses), chance.randrange(2, LAYERS), chance.randrange(WIDTH))
 
     return {
-        "an incident: cause, evidence, impact": lambda: incident_detail(connection, chance.choice(ids)),
+        DETAIL: lambda: incident_detail(connection, chance.choice(ids)),
         "incidents, the newest": lambda: incident_list(connection, Filters()),
         "incidents, open": lambda: incident_list(connection, Filters(status="open")),
         "incidents of a dataset": lambda: incident_list(connection, Filters(dataset=dataset())),
@@ -186,10 +190,26 @@ def main() -> None:
     print(f"{'':40}" + "".join(f"{f'{size.all_runs:,} runs':>20}" for size in sizes))
     print(f"{'':40}" + "".join(f"{f'{number:,} incidents':>20}" for number, _ in found))
     print(f"{'':40}" + "".join(f"{'p50 ms':>10}{'p95 ms':>10}" for _ in sizes) + f"{'ratio':>8}")
+    rows: dict[str, list[tuple[float, float]]] = {}
     for name in found[0][1]:
-        cells = [(statistics.median(times[name]), statistics.quantiles(times[name], n=20)[-1]) for _, times in found]
+        rows[name] = cells = [
+            (statistics.median(times[name]), statistics.quantiles(times[name], n=20)[-1]) for _, times in found
+        ]
         ratio = cells[-1][0] / cells[0][0]
         print(f"{name:40}" + "".join(f"{p50:10.2f}{p95:10.2f}" for p50, p95 in cells) + f"{ratio:8.2f}")
+    tell(rows, [f"{size.all_runs:,} runs" for size in sizes])
+
+
+def tell(rows: dict[str, list[tuple[float, float]]], sizes: list[str]) -> None:
+    """Of p50 and p95 of each question at each size: what is slowest, and what grows most."""
+    ratios = {name: cells[-1][0] / cells[0][0] for name, cells in rows.items()}
+    steepest = max(ratios, key=lambda name: ratios[name])
+    for place, size in enumerate(sizes):
+        p95s = {name: cells[place][1] for name, cells in rows.items()}
+        slowest = max(p95s, key=lambda name: p95s[name])
+        figure(f"{size}, the slowest p95: {slowest}", p95s[slowest], "ms", at_most(100))
+    figure(f"{sizes[-1]}, p95: {DETAIL}", rows[DETAIL][-1][1], "ms", at_most(100))
+    figure(f"{sizes[-1]} beside {sizes[0]}, the most: {steepest}", ratios[steepest], "times", at_most(2))
 
 
 if __name__ == "__main__":

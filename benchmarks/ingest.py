@@ -27,6 +27,7 @@ import msgspec
 import psycopg
 
 from benchmarks import baselines
+from benchmarks.figures import at_least, at_most, figure
 from benchmarks.load import LoadError, Outcome, Plan, events, prepared_load, prepared_process
 from benchmarks.rounds import Contender, microseconds, table
 from correlator.rulebook.decode import judge
@@ -324,6 +325,22 @@ def show_aims(results: Results) -> str:
     return "\n".join(f"{'yes' if met else 'NO':>4}  {aim}" for aim, met in aims)
 
 
+def tell(results: Results) -> None:
+    """The same for the table of all benchmarks, with what must hold."""
+    for case, by_name in results.items():
+        if case.connections != max(CONNECTIONS):
+            continue
+        rate = statistics.median(measure.per_second for measure in by_name[OURS])
+        if case.events_a_request == SINGLE:
+            figure(str(case), rate, "events/s", at_least(12_000))
+            figure(f"the same, beside {INSERT}", ratio(by_name, INSERT), "times", at_least(3))
+            p99 = statistics.median(measure.p99_ms for measure in by_name[OURS])
+            figure("the same, p99", p99, "ms", at_most(50))
+        else:
+            figure(str(case), rate, "events/s", at_least(25_000))
+            figure(f"the same, beside {PARSE}", ratio(by_name, PARSE), "times", at_least(0.1))
+
+
 def show_validation(rounds: int) -> str:
     """One core, as the server does it; the validation document counts 57 µs for all of its steps."""
 
@@ -348,7 +365,9 @@ def show_validation(rounds: int) -> str:
         },
         rounds,
     )
-    factor = 57 / statistics.median(times[whole])
+    taken = statistics.median(times[whole])
+    figure("an event judged, with key and digest", taken, "µs", at_most(57))
+    factor = 57 / taken
     return f"{table(times, whole, 'µs per event')}\nThe validation document: 57 µs, {factor:.1f} times as much."
 
 
@@ -386,6 +405,7 @@ def main() -> None:
         print(f"\n{show_case(case, by_name)}")
     print(f"\n{bench.acknowledged:,} events were acknowledged, and the log holds each of them.\n")
     print(show_aims(results))
+    tell(results)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psycopg
 
+from benchmarks.figures import figure
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Event, Rejection
 from correlator.rulebook.facts import Facts
@@ -152,7 +153,7 @@ def main() -> None:
         of_runs = runs(given.events)
         firsts = range(0, given.events, given.batch)
 
-        def bulk(name: str, state: str) -> None:
+        def bulk(name: str, state: str) -> float:
             staging = merging = rows = 0.0
             for first in firsts:
                 facts = folded(first, state, of_runs[first : first + given.batch])
@@ -160,12 +161,15 @@ def main() -> None:
                 took = sink.apply(facts, given.batch)
                 staging, merging, rows = staging + took[0], merging + took[1], rows + len(facts)
             report(name, staging, merging, int(rows), given.events)
+            return (staging + merging) / given.events * 1e6
 
         print(f"{given.events:,} events of {size:,} bytes in batches of {given.batch:,}")
         print(f"{'':44}{'µs an event':>24}{'rows a second':>28}")
         print(f"{'':44}{'stage':>12}{'merge':>12}{'stage':>14}{'merge':>14}")
-        bulk("into empty tables, each event a run", "START")
-        bulk("the same batches again", "START")
+        first_time = bulk("into empty tables, each event a run", "START")
+        figure("staged and merged, each event a new run", first_time, "µs an event")
+        again = bulk("the same batches again", "START")
+        figure("the same batches again take", again / first_time, "times as long")
         bulk("another event for each of the runs", "COMPLETE")
         bulk("the same batches again", "COMPLETE")
         print(f"\n{'live, on top of that':44}{'p50 ms':>24}{'p95 ms':>14}")
@@ -177,7 +181,9 @@ def main() -> None:
                 number += count
             ordered = sorted(times)
             name = f"batches of {count}"
-            print(f"{name:44}{statistics.median(times):24.1f}{ordered[len(times) * 95 // 100]:14.1f}")
+            p95 = ordered[len(times) * 95 // 100]
+            print(f"{name:44}{statistics.median(times):24.1f}{p95:14.1f}")
+            figure(f"live, a batch of {count}, p95", p95, "ms")
 
 
 if __name__ == "__main__":

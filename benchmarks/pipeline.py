@@ -23,6 +23,7 @@ import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
+from benchmarks.figures import at_most, figure
 from benchmarks.merge import event, new_database
 from correlator.pipeline import stages
 from correlator.pipeline.driver import Driver, Plan
@@ -192,6 +193,9 @@ def _judge(found: dict[tuple[str, int], Measured], sizes: Sequence[int]) -> bool
                 print(f"{'yes' if ratio <= limit else ' NO'}  {name}, {events:,} events: {word} {limit} x floor")
             held.append(ratio <= limits[0])
         first, last = sizes[0], sizes[-1]
+        of_last = found[name, last].seconds
+        figure(f"{last:,} events, {name}", last / of_last, "events/s")
+        figure("the same, beside Spark's floor", of_last / found[FLOOR, last].seconds, "times", at_most(limits[0]))
         if first != last:
             growth = found[name, last].seconds / found[name, first].seconds / (last / first)
             memory = found[name, last].peak_mb / found[name, first].peak_mb
@@ -200,6 +204,8 @@ def _judge(found: dict[tuple[str, int], Measured], sizes: Sequence[int]) -> bool
                 end="",
             )
             print(f"the time, and {memory:.2f} times the memory")
+            figure(f"the same, time beside that of {first:,}", growth * last / first, "times")
+            figure(f"the same, memory beside that of {first:,}", memory, "times")
     return all(held)
 
 

@@ -29,6 +29,7 @@ from openlineage.client import OpenLineageClient
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.transport.http import HttpConfig, HttpTransport
 
+from benchmarks.figures import at_least, at_most, figure
 from benchmarks.load import Plan, events, prepared_load
 from benchmarks.proxy_backend import Seen
 
@@ -126,6 +127,8 @@ def start(rounds: int) -> None:
     print(
         f"start to ready: {statistics.median(seconds):.2f} s (least {min(seconds):.2f}); idle: {max(megabytes):.0f} MB"
     )
+    figure("start to ready", statistics.median(seconds), "s", at_most(1))
+    figure("memory, idle", max(megabytes), "MB", at_most(60))
 
 
 def memory(count: int) -> None:
@@ -143,10 +146,12 @@ def memory(count: int) -> None:
             most = max(most, made.megabytes)
         assert made.lag() == count
         print(f"{count:,} events buffered: {made.megabytes:.0f} MB, {most:.0f} MB at most")
+        figure(f"memory, {count:,} events buffered, at most", most, "MB", at_most(100))
 
 
 def throughput(seconds: float, connections: Sequence[int]) -> None:
     """Single events, each on disk before it is answered, while they are forwarded."""
+    rates = {}
     for number in connections:
         with backend() as url, proxy(url, "--log-level", "warning") as made:
             on_one_core(made.process.pid)
@@ -171,11 +176,14 @@ def throughput(seconds: float, connections: Sequence[int]) -> None:
             seen = seen_by(url)
             assert seen.events == outcome.events, f"{outcome.events} acknowledged, {seen.events} arrived"
             each = cpu / outcome.events * 1e6
+            rates[number] = outcome.events / outcome.seconds
             print(
                 f"single events, {number} connections: {outcome.events / outcome.seconds:,.0f} acknowledged/s on one "
                 f"core, p50 {outcome.p50_ms:.1f} ms, p99 {outcome.p99_ms:.1f} ms, {each:.0f} us of CPU each; "
                 f"{behind:,} of {outcome.events:,} not yet forwarded at the end, {drained:.2f} s later all"
             )
+    best = max(rates, key=lambda number: rates[number])
+    figure(f"acknowledged on one core, {best} connections", rates[best], "events/s", at_least(5_000))
 
 
 def latency(seconds: float, rate: int) -> None:
@@ -195,6 +203,7 @@ def latency(seconds: float, rate: int) -> None:
         seen = seen_by(url).marks
         # The backend may have it before the answer has reached the sender.
         took = sorted(max(0.0, seen[mark] - at) * 1e3 for mark, at in answered.items())
+        figure("acknowledged to received, p95", took[len(took) * 95 // 100], "ms", at_most(100))
         print(
             f"acknowledged to received by the backend, {rate} events/s: p50 {took[len(took) // 2]:.1f} ms, "
             f"p95 {took[len(took) * 95 // 100]:.1f} ms, p99 {took[len(took) * 99 // 100]:.1f} ms"
@@ -209,13 +218,15 @@ def emit(count: int) -> None:
     try:
         _emit_seconds(NOWHERE)
     except Exception as error:  # noqa: BLE001 (whatever it raises, the event is gone)
-        direct = f"{time.perf_counter() - began:.1f} s, then {type(error).__name__}: the event is lost"
+        blocked = time.perf_counter() - began
+        direct = f"{blocked:.1f} s, then {type(error).__name__}: the event is lost"
     else:
         raise AssertionError("somebody listens where nobody should")
     print(
         f"openlineage-python, backend down: through the proxy p50 {statistics.median(through) * 1e3:.1f} ms, worst "
         f"{max(through) * 1e3:.1f} ms, none lost; direct {direct}"
     )
+    figure("emit while the backend is away: direct takes", blocked / statistics.median(through), "times as long")
 
 
 def _emit_seconds(url: str) -> float:

@@ -3,8 +3,10 @@
 import argparse
 import json
 import random
+import statistics
 from functools import partial
 
+from benchmarks.figures import at_most, figure
 from benchmarks.rounds import Contender, microseconds, table
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import RunEvent
@@ -55,6 +57,9 @@ def main() -> None:
             measured = microseconds({name: Contender(follow, partial(list, batches))}, rounds)
             times[name] = [value / length for value in measured[name]]
     print(table(times, f"{LENGTHS[0]} events, in order", "µs per event"))
+    for order in ("in order", "shuffled"):
+        slowest = max(statistics.median(values) for name, values in times.items() if name.endswith(order))
+        figure(f"run cycle of an event, {order}, the slowest length", slowest, "µs", at_most(1))
 
 
 if __name__ == "__main__":

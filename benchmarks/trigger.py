@@ -6,6 +6,7 @@ every round and every contender.
 
 import argparse
 import os
+import statistics
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import psycopg
 
+from benchmarks.figures import figure
 from benchmarks.rounds import Contender, microseconds, table
 from correlator.store.database import Database
 from correlator.store.embedded import EmbeddedPostgres
@@ -94,6 +96,9 @@ def main() -> None:
         pair = {name: values for name, values in times.items() if name.startswith(change)}
         print(table(pair, next(iter(pair)), "µs per row"))
         print()
+        without, with_it = map(statistics.median, pair.values())
+        figure(f"a row from {change} to COMPLETE, with the trigger", with_it, "µs")
+        figure("the same, beside without it", with_it / without, "times")
 
 
 if __name__ == "__main__":

@@ -11,13 +11,14 @@ import argparse
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
 
+from benchmarks.figures import at_least, figure
 from benchmarks.merge import new_database
 from correlator.correlation.causes import Explanation
 from correlator.correlation.following import follow
@@ -217,6 +218,21 @@ def table(found: list[Judged]) -> None:
         print(f"\nan answer took {middle:.0f} ms, p95 {most:.0f} ms")
 
 
+def tell_all(found: list[Judged]) -> None:
+    told = [one for one in found if one.truth.is_told]
+    if not told:
+        return
+
+    def percent(right: Iterable[bool]) -> float:
+        return 100 * sum(right) / len(told)
+
+    figure(f"direct cause of {len(told)} failures", percent(one.direct for one in told), "%", at_least(100))
+    figure("root cause, the first named", percent(one.place == 1 for one in told), "%", at_least(90))
+    among_three = percent(one.place is not None and one.place <= 3 for one in told)
+    figure("root cause, among the first three", among_three, "%", at_least(98))
+    figure("root cause, by naming the producer's latest run", percent(one.baseline for one in told), "%")
+
+
 def share(values: Any) -> str:
     counted = Counter(values)
     total = sum(counted.values())
@@ -229,4 +245,6 @@ if __name__ == "__main__":
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
-    table(run(options.histories, options.first, verbose=options.verbose))
+    judgements = run(options.histories, options.first, verbose=options.verbose)
+    table(judgements)
+    tell_all(judgements)

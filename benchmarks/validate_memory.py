@@ -30,6 +30,8 @@ from openlineage.client.facet_v2 import (
 )
 from openlineage.client.serde import Serde
 
+from benchmarks.figures import at_most, figure
+
 MEGABYTE = 1024 * 1024
 LIMIT_MEGABYTES = 150
 JOBS = 200
@@ -176,6 +178,8 @@ def main() -> None:
         path = Path(directory) / "events.jsonl"
         figures = measure(path, write_events(path, megabytes * MEGABYTE))
     print(figures)
+    figure(f"memory for a file of {megabytes:,} MB, peak", figures.peak_megabytes, "MB", at_most(LIMIT_MEGABYTES))
+    figure("correlator validate", figures.events / figures.seconds, "events/s")
     sys.exit(figures.peak_megabytes > LIMIT_MEGABYTES)
 
 

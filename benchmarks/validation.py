@@ -9,11 +9,13 @@ import argparse
 import json
 import random
 import re
+import statistics
 import uuid
 
 import orjson
 from tests import corpus, oracle
 
+from benchmarks.figures import at_least, at_most, figure
 from benchmarks.rounds import Contender, microseconds, table
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Rejection
@@ -23,6 +25,9 @@ STRICT = Policy(name="spec", formats="enforce")
 SMALLEST, LARGEST = 1_000, 4_000
 DAYS = 20
 OURS = "correlator: the next day's runs"
+OURS_AGAIN, OURS_NEW = "correlator: the same events", "correlator: every facet new"
+SCHEMAS, SCHEMAS_NEW = "orjson + jsonschema-rs", "orjson + jsonschema-rs: every facet new"
+SLOW_SCHEMAS = "json + jsonschema"
 _RUN_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -70,15 +75,11 @@ def main() -> None:
         {
             OURS: Contender(lambda event: judge(event, CORRELATOR), lambda: next_days(events)),
             "correlator: the same, policy spec": Contender(lambda event: judge(event, SPEC), lambda: next_days(events)),
-            "correlator: every facet new": Contender(lambda event: judge(event, SPEC), lambda: with_new_facets(events)),
-            "correlator: the same events": Contender(lambda event: judge(event, SPEC), lambda: events * DAYS),
-            "orjson + jsonschema-rs": Contender(
-                lambda event: in_one_call(orjson.loads(event)), lambda: next_days(events)
-            ),
-            "orjson + jsonschema-rs: every facet new": Contender(
-                lambda event: in_one_call(orjson.loads(event)), lambda: with_new_facets(events)
-            ),
-            "json + jsonschema": Contender(
+            OURS_NEW: Contender(lambda event: judge(event, SPEC), lambda: with_new_facets(events)),
+            OURS_AGAIN: Contender(lambda event: judge(event, SPEC), lambda: events * DAYS),
+            SCHEMAS: Contender(lambda event: in_one_call(orjson.loads(event)), lambda: next_days(events)),
+            SCHEMAS_NEW: Contender(lambda event: in_one_call(orjson.loads(event)), lambda: with_new_facets(events)),
+            SLOW_SCHEMAS: Contender(
                 lambda event: oracle.is_valid(json.loads(event), formats=True, engine="jsonschema"), lambda: events
             ),
             "orjson alone, nothing judged": Contender(orjson.loads, lambda: next_days(events)),
@@ -87,6 +88,16 @@ def main() -> None:
         rounds,
     )
     print(table(times, OURS, "µs per event"))
+    tell({name: statistics.median(values) for name, values in times.items()})
+
+
+def tell(medians: dict[str, float]) -> None:
+    figure("an event judged, facets that come again", medians[OURS_AGAIN], "µs", at_most(10))
+    figure("an event judged, the next day's runs", medians[OURS], "µs", at_most(10))
+    figure(f"the same: {SCHEMAS} takes", medians[SCHEMAS] / medians[OURS], "times as long", at_least(1))
+    figure(f"the same: {SLOW_SCHEMAS} takes", medians[SLOW_SCHEMAS] / medians[OURS], "times as long", at_least(80))
+    ratio = medians[SCHEMAS_NEW] / medians[OURS_NEW]
+    figure(f"every facet new: {SCHEMAS} takes", ratio, "times as long", at_least(1))
 
 
 if __name__ == "__main__":
