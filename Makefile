@@ -96,37 +96,11 @@ format: setup ## rewrite the code as `make check` wants it
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup ## the figures of the README, in a few minutes
-	$(BIN)/python -m benchmarks.validation
-	$(BIN)/python -m benchmarks.run_cycle
-	$(BIN)/python -m benchmarks.fold
-	$(BIN)/python -m benchmarks.validate_memory --megabytes 100
-	$(BIN)/python -m benchmarks.trigger
-	$(BIN)/python -m benchmarks.ingest --quick
-	$(BIN)/python -m benchmarks.merge
-	$(BIN)/python -m benchmarks.lineage
-	$(BIN)/python -m benchmarks.catalogue
-	$(BIN)/python -m benchmarks.incidents
-	$(BIN)/python -m benchmarks.pipeline
-	$(BIN)/python -m benchmarks.freshness --seconds 20
-	$(BIN)/python -m benchmarks.proxy
-	$(BIN)/python -m benchmarks.pages
+bench: setup ## all benchmarks in a quarter of an hour, one table, and a page in benchmarks/results
+	@$(BIN)/python -m benchmarks
 
-bench-full: setup ## the same at full size
-	$(BIN)/python -m benchmarks.validation --rounds 9
-	$(BIN)/python -m benchmarks.run_cycle --rounds 9
-	$(BIN)/python -m benchmarks.fold --rounds 9
-	$(BIN)/python -m benchmarks.validate_memory --megabytes 1024
-	$(BIN)/python -m benchmarks.trigger --rounds 9
-	$(BIN)/python -m benchmarks.ingest
-	$(BIN)/python -m benchmarks.merge
-	$(BIN)/python -m benchmarks.lineage
-	$(BIN)/python -m benchmarks.catalogue
-	$(BIN)/python -m benchmarks.incidents --full
-	$(BIN)/python -m benchmarks.pipeline --events 1000000 2000000 4000000
-	$(BIN)/python -m benchmarks.freshness --seconds 60
-	$(BIN)/python -m benchmarks.proxy --full
-	$(BIN)/python -m benchmarks.pages --visits 50
+bench-full: setup ## the same at full size, which takes hours
+	@$(BIN)/python -m benchmarks --full
 
 screenshots: setup ## make the pictures of docs/images from the demo's data (needs Chromium)
 	$(BIN)/python -m tests.web.screenshots
