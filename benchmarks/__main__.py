@@ -52,7 +52,7 @@ def _parse(arguments: Sequence[str], names: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--full", action="store_true", help="at full size: an hour or more")
+    parser.add_argument("--full", action="store_true", help="at full size, which takes hours")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"of {', '.join(names)}")
     return parser.parse_args(arguments)
 
@@ -82,4 +82,7 @@ def _git(*arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("\nIt was interrupted: nothing is kept.")

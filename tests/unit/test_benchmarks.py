@@ -26,6 +26,16 @@ figure("rate", 5200, "events/s", at_least(5000))
 figure("delay", 0.31, "s", at_most(0.3))
 print("ends")
 """
+WAITS_TO_BE_SEEN = """
+import sys, time
+from pathlib import Path
+sys.stdout.buffer.write(b"one caf\\xc3")
+deadline = time.monotonic() + 60
+while not Path(sys.argv[1]).exists():
+    assert time.monotonic() < deadline, "nobody has seen it"
+    time.sleep(0.01)
+sys.stdout.buffer.write(b"\\xa9")
+"""
 FAILS = """
 from benchmarks.figures import figure
 figure("half of it", 1, "s")
@@ -38,6 +48,7 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Benchmark]:
     """One that fails, and after it one that does not."""
     (tmp_path / "fails_at_once.py").write_text(FAILS)
     (tmp_path / "found_well.py").write_text(FOUND_WELL)
+    (tmp_path / "waits_to_be_seen.py").write_text(WAITS_TO_BE_SEEN)
     monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path), *filter(None, sys.path)]))
     return [Benchmark("fails_at_once"), Benchmark("found_well", short=("little",), full=("much",))]
 
@@ -214,6 +225,17 @@ def test_what_a_benchmark_says_is_shown_and_what_it_found_is_collected(suite: li
         Figure("rate", 5200, "events/s", at_least(5000)),
         Figure("delay", 0.31, "s", at_most(0.3)),
     )
+
+
+@pytest.mark.usefixtures("suite")
+def test_it_is_shown_while_the_benchmark_runs_and_a_letter_may_come_in_halves(tmp_path: Path) -> None:
+    def show(text: str) -> None:
+        if text:
+            (tmp_path / "seen").touch()
+
+    outcome = run(Benchmark("waits_to_be_seen"), (str(tmp_path / "seen"),), show)
+
+    assert (outcome.status, outcome.said) == (0, "one café")
 
 
 def test_one_that_fails_does_not_keep_the_others_from_running_and_all_is_kept(
