@@ -161,7 +161,8 @@ def main() -> None:
                 took = sink.apply(facts, given.batch)
                 staging, merging, rows = staging + took[0], merging + took[1], rows + len(facts)
             report(name, staging, merging, int(rows), given.events)
-            return (staging + merging) / given.events * 1e6
+            each: float = (staging + merging) / given.events * 1e6
+            return each
 
         print(f"{given.events:,} events of {size:,} bytes in batches of {given.batch:,}")
         print(f"{'':44}{'µs an event':>24}{'rows a second':>28}")
