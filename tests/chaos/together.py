@@ -5,7 +5,6 @@ work, else by us, as an operator's supervisor would. In the end everything that 
 once and in order, the tables have to be those of the plain fold, and `correlator audit` has to be content.
 """
 
-import json
 import os
 import secrets
 import signal
@@ -83,13 +82,12 @@ class Together:
         check(acknowledged, log)
         check_facts(self.database, log)
         told = subprocess.run(  # noqa: S603 (our own command)
-            [sys.executable, "-m", "correlator.cli.main", "audit", "--json", "--data-dir", str(self._data)],
+            [sys.executable, "-m", "correlator.cli.main", "audit", "--data-dir", str(self._data)],
             check=False,
             capture_output=True,
             text=True,
         )
         assert told.returncode == 0, f"correlator audit:\n{told.stdout}\n{told.stderr}"
-        assert json.loads(told.stdout)["wrong"] == [], told.stdout
 
     def close(self) -> None:
         self._proxy.kill()
