@@ -35,11 +35,11 @@ class Benchmark(msgspec.Struct, frozen=True):
 SUITE: Final = (
     Benchmark("benchmarks.validation", full=("--rounds", "9")),
     Benchmark("benchmarks.run_cycle", full=("--rounds", "9")),
-    Benchmark("benchmarks.fold", short=("--rounds", "4"), full=("--rounds", "9")),
+    Benchmark("benchmarks.fold", short=("--rounds", "3"), full=("--rounds", "9")),
     Benchmark("benchmarks.validate_memory", short=("--megabytes", "100"), full=("--megabytes", "1024")),
     Benchmark("benchmarks.trigger", short=("--rounds", "3", "--rows", "50000"), full=("--rounds", "9")),
     Benchmark("benchmarks.ingest", short=("--quick",)),
-    Benchmark("benchmarks.merge", short=("--events", "50000", "--batch", "50000")),
+    Benchmark("benchmarks.merge", short=("--events", "30000", "--batch", "30000")),
     Benchmark("benchmarks.lineage"),
     Benchmark("benchmarks.catalogue"),
     Benchmark("benchmarks.incidents", full=("--full",)),
