@@ -44,13 +44,16 @@ def make() -> Path | None:
         _dump(made, directory)
         if not made.is_file():
             return None
-        for old in path.parent.glob(f"{_NAME}-*.jsa"):
-            old.unlink(missing_ok=True)
         made.replace(path)
+    others = sorted(path.parent.glob(f"{_NAME}-*.jsa"), key=lambda one: one.stat().st_mtime, reverse=True)
+    for old in others[_MOST:]:
+        old.unlink(missing_ok=True)
     return path
 
 
 _NAME: Final = "spark-classes"
+_MOST: Final = 3
+"""Of as many environments as somebody may use in turn; each takes 180 MB."""
 
 
 def path_here() -> Path | None:
@@ -59,7 +62,10 @@ def path_here() -> Path | None:
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None or " " in java:
         return None
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "correlator"
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "correlator"
+    except RuntimeError:  # a user without a home, as in a container
+        return None
     # A file name with a space cannot be said in Spark's options.
     if " " in str(cache):
         return None

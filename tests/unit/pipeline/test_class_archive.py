@@ -63,3 +63,11 @@ def test_without_java_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert class_archive.path_here() is None
     assert class_archive.java_options() == ()
+
+
+def test_who_has_no_home_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", dict[int, object]().__getitem__)  # as for a number that nobody has
+    assert class_archive.path_here() is None
+    assert class_archive.java_options() == ()
