@@ -5,7 +5,6 @@ work, else by us, as an operator's supervisor would. In the end everything that 
 once and in order, the tables have to be those of the plain fold, and `correlator audit` has to be content.
 """
 
-import os
 import secrets
 import signal
 import subprocess
@@ -163,8 +162,6 @@ def command(minutes: float, seed: str | None) -> None:
     seed = seed or secrets.token_hex(4)
     click.echo(f"seed {seed}")
     with reachable_directory() as directory:
-        if os.geteuid() == 0:
-            directory.chmod(0o711)
         together = Together(directory, seed)
         try:
             acknowledged = together.play(minutes * 60, click.echo)
