@@ -103,7 +103,8 @@ def benchmark(rate: float, seconds: float, idle: float) -> None:
             _wait_until(lambda: watch.position >= len(warm) + len(answered))
             watch.stop()
             lags = _lags(answered, len(warm), watch.seen)
-            time.sleep(3)
+            # Java goes on compiling for a while.
+            time.sleep(15)
             before = cpu_seconds(process.pid)
             time.sleep(idle)
             share = (cpu_seconds(process.pid) - before) / idle

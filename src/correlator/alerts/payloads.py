@@ -180,12 +180,12 @@ def of_pipeline(lag: Lag, event: Event, *, key: UUID, at: datetime, public_url: 
     if event == "opened":
         title = "The pipeline is behind: incidents may be missing"
         facts = [
-            ("Waiting", f"{lag.events:,} stored events, the oldest for {duration(lag.seconds)}"),
+            ("Waiting", f"{lag.events:,} events of {lag.source}, the oldest for {duration(lag.seconds)}"),
             ("What to do", "see whether `correlator pipeline` (or `up`) runs, and what it logs"),
         ]
     else:
         title = "The pipeline has caught up"
-        facts = [("Waiting", f"{lag.events:,} stored events")]
+        facts = [("Waiting", f"{lag.events:,} events")]
     return Alert(
         key=key,
         event=event,

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from typing import Any, Final
@@ -17,18 +18,24 @@ from typing import Any, Final
 import msgspec
 import psycopg
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from correlator.pipeline.archive import Archive
+from correlator.pipeline.backlog import Backlog
 from correlator.pipeline.fact_sink import Done, FactSink, Size
 from correlator.pipeline.hadoop import delete
 from correlator.pipeline.sources import Source
 from correlator.store.database import Database
+from correlator.store.ledger import backlog_seen, forget_backlogs_but_of, see_backlog
 from correlator.store.merge import FACTS
 from correlator.store.retention import ARCHIVE
 
 _log = logging.getLogger(__name__)
 
+_POLL: Final = 0.25
+_LOOK_EVERY: Final = 10.0
+"""Spark tells of its progress as often while nothing comes."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 
@@ -62,7 +69,8 @@ class Driver:
         *,
         on_done: Callable[[Done], None] = lambda _: None,
     ) -> None:
-        self._plan = plan
+        self._database = database
+        self._sources = sources
         self._stopping = threading.Event()
         archive = None if plan.archive is None else Archive(database, plan.archive)
         self._queries: list[Query] = []
@@ -77,6 +85,8 @@ class Driver:
 
     def stream(self) -> None:
         """Until `stop` is called."""
+        with suppress(psycopg.OperationalError), self._database.connect("pipeline") as connection:
+            forget_backlogs_but_of(connection, [source.name for source in self._sources])
         self._run(Query.run_for_ever)
 
     def batch(self) -> None:
@@ -132,6 +142,7 @@ class Query:
         self._idle = threading.Lock()
         self._failed: Exception | None = None
         self._turn = Turn(database, self.name, stopping)
+        self._backlog: Backlog | None = None
 
     def run_for_ever(self) -> None:
         pause = _FIRST_PAUSE
@@ -140,7 +151,8 @@ class Query:
             try:
                 with self._turn:
                     self.before()
-                    self._wait(self._start(processingTime=f"{self._interval() * 1000:.0f} milliseconds"))
+                    query = self._start(processingTime=f"{self._interval() * 1000:.0f} milliseconds")
+                    self._wait(query, self._look)
             except Stopping:
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, the events wait, and are tried again
@@ -210,10 +222,13 @@ class Query:
         finally:
             self._idle.release()
 
-    def _wait(self, query: StreamingQuery) -> None:
+    def _wait(self, query: StreamingQuery, look: Callable[[StreamingQuery], None] = lambda _: None) -> None:
         """Until the query ends, by itself or because all is to stop: then between two batches, never inside one."""
-        while query.isActive and not self._stopping.wait(0.1):
-            pass
+        look_at = time.monotonic()
+        while query.isActive and not self._stopping.wait(_POLL):
+            if time.monotonic() >= look_at:
+                look(query)
+                look_at = time.monotonic() + _LOOK_EVERY
         if query.isActive:
             with self._idle, suppress(Exception):
                 query.stop()
@@ -222,6 +237,24 @@ class Query:
         self._failed = None
         if error is not None:
             raise error
+
+    def _look(self, query: StreamingQuery) -> None:
+        """Write down what waits at the source, where Spark knows and the database does not."""
+        progress = query.lastProgress
+        offsets = None if progress is None else self._source.offsets(progress)
+        if progress is None or offsets is None:
+            return
+        with suppress(psycopg.OperationalError):
+            connection = self._turn.connection
+            if self._backlog is None:
+                self._backlog = Backlog(backlog_seen(connection, self._source.name, self._reader) or _at(progress))
+            seen = self._backlog.look(_at(progress), *offsets)
+            see_backlog(connection, self._source.name, self._reader, seen, _at(progress))
+
+
+def _at(progress: StreamingQueryProgress) -> datetime:
+    """When Spark had looked."""
+    return datetime.fromisoformat(progress.timestamp)
 
 
 class Turn:
@@ -249,10 +282,15 @@ class Turn:
         if self._connection is not None:
             self._connection.close()
 
+    @property
+    def connection(self) -> psycopg.Connection:
+        if self._connection is None:
+            raise RuntimeError("it is not this query's turn")
+        return self._connection
+
     def check(self) -> None:
         """The database may have been restarted since, and the turn be somebody else's."""
-        if self._connection is not None:
-            self._connection.execute("SELECT")
+        self.connection.execute("SELECT")
 
 
 def is_passing(error: BaseException) -> bool:

@@ -10,7 +10,8 @@ import psycopg
 from correlator.pipeline.fact_sink import Done
 from correlator.pipeline.tally import Tally
 from correlator.store.database import Database
-from correlator.store.ledger import LOG, lag_of_facts, lags
+from correlator.store.ledger import lag_of, lags
+from correlator.store.merge import FACTS
 
 _log = logging.getLogger("correlator.pipeline")
 
@@ -65,13 +66,13 @@ class Progress:
                 f"{tally.rejected:,}",
                 batches,
                 last,
-                self._lag() if source == LOG else "",
+                self._lag(source),
             )
 
-    def _lag(self) -> str:
+    def _lag(self, source: str) -> str:
         try:
             with self._database.connect("pipeline progress", autocommit=True) as connection:
-                behind = lag_of_facts(lags(connection))
+                behind = lag_of(lags(connection), source, FACTS)
         except psycopg.Error:
             return ""
-        return f"; {behind.events:,} events ({behind.seconds:.1f} s) behind"
+        return "" if behind is None else f"; {behind.events:,} events ({behind.seconds:.1f} s) behind"

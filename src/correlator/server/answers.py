@@ -92,7 +92,9 @@ class Ready(Struct, frozen=True):
 class PipelineHealth(Struct, frozen=True):
     """How far the facts are behind what has been stored."""
 
-    lag_events: Annotated[int, Meta(ge=0, description="Stored events that are not in the facts yet.")]
+    lag_events: Annotated[
+        int, Meta(ge=0, description="Events that are not in the facts yet, of the source whose events wait longest.")
+    ]
     lag_seconds: Annotated[float, Meta(ge=0, description="How long the oldest of them has waited.")]
     last_batch_at: Annotated[
         Moment | None, Meta(description="When the pipeline last merged anything, from any source; null for never.")

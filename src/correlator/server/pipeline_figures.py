@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from correlator.http.metrics import Readings
 from correlator.server.answers import PipelineHealth
 from correlator.server.housekeeping import Sight
-from correlator.store.ledger import LOG, Lag, SourceTotals, lag_of_facts
+from correlator.store.ledger import Lag, SourceTotals, lag_of_facts
 
 Look: TypeAlias = Callable[[], Sight | None]
 
@@ -56,13 +56,13 @@ def pipeline_figures(look: Look) -> tuple[Readings, ...]:
         ),
         Readings(
             "correlator_pipeline_lag_events",
-            "Stored events that a reader of the log (facts or archive) has not read yet.",
+            "Events that a reader (facts or archive) has not read yet; of files nobody has counted them.",
             _READER,
             partial(_by_reader, look, lambda lag: lag.events),
         ),
         Readings(
             "correlator_pipeline_lag_seconds",
-            "How long the oldest event has waited that a reader of the log has not read yet.",
+            "How long the oldest event has waited that a reader has not read yet.",
             _READER,
             partial(_by_reader, look, lambda lag: lag.seconds),
         ),
@@ -84,4 +84,4 @@ def _outcomes(everything: Iterable[SourceTotals]) -> Iterator[tuple[tuple[str, s
 
 def _by_reader(look: Look, value: Callable[[Lag], float]) -> list[tuple[tuple[str, str], float]]:
     sight = look()
-    return [] if sight is None else [((LOG, lag.reader), value(lag)) for lag in sight.lags]
+    return [] if sight is None else [((lag.source, lag.reader), value(lag)) for lag in sight.lags]

@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.rows import class_row
 from psycopg.types.multirange import Multirange
 
-from correlator.store.ledger import LOG, lags, source_totals
+from correlator.store.ledger import LOG, Lag, lag_of, lags, source_totals
 from correlator.store.merge import FACTS
 from correlator.store.retention import ARCHIVE
 
@@ -260,9 +260,8 @@ def check_facts(connection: psycopg.Connection) -> Check:
             f"Of the source {source} the ledger's batches tell of {read:,} events read, and its totals of {total:,}: "
             "rows of kept.pipeline_batches, kept.pipeline_days or kept.pipeline_totals were removed or changed."
         )
-    lag = next(lag for lag in lags(connection) if lag.reader == FACTS)
-    behind = "nothing waits" if lag.events <= 0 else f"{lag.events:,} events ({lag.seconds:,.1f} s) behind"
-    check.said = f"the log is read up to position {position:,}, {behind}"
+    lag = lag_of(lags(connection), LOG, FACTS)
+    check.said = f"the log is read up to position {position:,}, {_behind(lag)}"
     check.notes += [
         f"{total.source}: {total.read:,} read = {total.applied:,} applied + {total.duplicates:,} duplicate + "
         f"{total.rejected:,} rejected, in {total.batches:,} batches"
@@ -321,13 +320,16 @@ def check_manifest(connection: psycopg.Connection, check: Check) -> list[Archive
             f"No directory of the archive has position {_named(unarchived)} of the log, although its reader is at "
             f"{position:,}: {_events(unarchived)} are not archived."
         )
-    lag = next((lag for lag in lags(connection) if lag.reader == ARCHIVE), None)
+    lag = lag_of(lags(connection), LOG, ARCHIVE)
     if lag is None:
         check.said = "nothing of the log is archived yet"
     else:
-        behind = "nothing waits" if lag.events <= 0 else f"{lag.events:,} events ({lag.seconds:,.1f} s) behind"
-        check.said = f"the log is archived up to position {position:,}, {behind}"
+        check.said = f"the log is archived up to position {position:,}, {_behind(lag)}"
     return batches
+
+
+def _behind(lag: Lag | None) -> str:
+    return f"{lag.events:,} events ({lag.seconds:,.1f} s) behind" if lag and lag.events > 0 else "nothing waits"
 
 
 # --- where each source stands

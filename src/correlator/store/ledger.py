@@ -1,5 +1,6 @@
 """What the pipeline has done so far, and how far it is behind the log, as the database has it."""
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -18,8 +19,9 @@ FROM kept.pipeline_totals ORDER BY source
 """
 
 # The facts' reader is told of before it has ever read. One index probe in each day's partition for each reader.
+# Of other sources the pipeline writes down what it sees; while nobody looks, the time since the last look counts.
 _LAGS: Final = """
-SELECT reader.reader, head.position - reader.position AS events, coalesce((
+SELECT %(log)s AS source, reader.reader, head.position - reader.position AS events, coalesce((
     SELECT greatest(extract(epoch FROM clock_timestamp() - next.received_at), 0)
     FROM kept.lineage_events AS next WHERE next.position = reader.position + 1
 ), 0)::float8 AS seconds
@@ -28,9 +30,27 @@ FROM kept.log_head AS head, (
     UNION ALL
     SELECT %(facts)s, 0 WHERE NOT EXISTS (SELECT FROM kept.log_readers WHERE reader = %(facts)s)
 ) AS reader
-ORDER BY reader.reader
+UNION ALL
+SELECT source, reader, events, CASE
+    WHEN waiting_since IS NULL AND looked_at > clock_timestamp() - %(stale)s * interval '1 second' THEN 0
+    ELSE greatest(extract(epoch FROM clock_timestamp() - coalesce(waiting_since, looked_at)), 0)
+END::float8
+FROM kept.source_backlogs
+ORDER BY seconds DESC, source, reader
 """
+_STALE: Final = 60.0
+"""A source that nobody has looked at for so many seconds may have events of which nobody knows."""
 
+_SEE: Final = """
+INSERT INTO kept.source_backlogs (source, reader, events, waiting_since, looked_at)
+VALUES (%s, %s, %s, %s, %s)
+ON CONFLICT (source, reader) DO UPDATE SET
+    events = excluded.events, waiting_since = excluded.waiting_since, looked_at = excluded.looked_at
+"""
+_SEEN: Final = """
+SELECT coalesce(waiting_since, looked_at) FROM kept.source_backlogs WHERE source = %s AND reader = %s
+"""
+_FORGET: Final = "DELETE FROM kept.source_backlogs WHERE source <> ALL (%s)"
 
 # What was received before the first event that is not merged is in the facts. One index probe in each day's partition.
 _FACTS_AS_OF: Final = """
@@ -57,8 +77,9 @@ class SourceTotals(msgspec.Struct, frozen=True):
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """What a reader of the log has not read yet."""
+    """What a reader of a source has not read yet."""
 
+    source: str
     reader: str
     events: int
     seconds: float
@@ -71,13 +92,36 @@ def source_totals(connection: psycopg.Connection) -> list[SourceTotals]:
 
 
 def lags(connection: psycopg.Connection) -> list[Lag]:
-    """Of every reader, and of the facts in any case."""
+    """Of every reader, as far as it can be told, and of the log's facts in any case; who is furthest behind first."""
     with connection.cursor(row_factory=class_row(Lag)) as cursor:
-        return cursor.execute(_LAGS, {"facts": FACTS}).fetchall()
+        return cursor.execute(_LAGS, {"facts": FACTS, "log": LOG, "stale": _STALE}).fetchall()
 
 
-def lag_of_facts(of_all: list[Lag]) -> Lag:
-    return next(lag for lag in of_all if lag.reader == FACTS)
+def lag_of(of_all: Iterable[Lag], source: str, reader: str) -> Lag | None:
+    return next((lag for lag in of_all if (lag.source, lag.reader) == (source, reader)), None)
+
+
+def lag_of_facts(of_all: Iterable[Lag]) -> Lag:
+    """Of the source whose events wait longest."""
+    return max((lag for lag in of_all if lag.reader == FACTS), key=lambda lag: (lag.seconds, lag.events))
+
+
+def see_backlog(
+    connection: psycopg.Connection, source: str, reader: str, backlog: tuple[int, datetime | None], looked_at: datetime
+) -> None:
+    """Write down how many events wait at a source that only the pipeline can see, and since when."""
+    connection.execute(_SEE, [source, reader, *backlog, looked_at])
+
+
+def backlog_seen(connection: psycopg.Connection, source: str, reader: str) -> datetime | None:
+    """After when whatever waits now must have come, as far as earlier looks can tell."""
+    row = connection.execute(_SEEN, [source, reader]).fetchone()
+    return None if row is None else row[0]
+
+
+def forget_backlogs_but_of(connection: psycopg.Connection, sources: Sequence[str]) -> None:
+    """A source that is no longer read has nobody who would look at it."""
+    connection.execute(_FORGET, [list(sources)])
 
 
 def facts_as_of(connection: psycopg.Connection) -> datetime:

@@ -26,12 +26,16 @@ from openlineage.client.facet_v2 import documentation_dataset, documentation_job
 from openlineage.client.transport.kafka import KafkaConfig, KafkaTransport
 
 from correlator.config import PipelineSettings
+from correlator.pipeline.sources.kafka import KAFKA
 from correlator.rulebook.events import Rejection
 from correlator.rulebook.fold import fold
 from correlator.rulebook.judging import Judge
 from correlator.store.audit import settle_losses
 from correlator.store.database import Database
 from correlator.store.fact_rows import read_facts
+from correlator.store.ledger import lag_of, lags
+from correlator.store.merge import FACTS
+from correlator.store.retention import ARCHIVE
 from tests.integration.conftest import Postgres, database_url, new_database, reachable_directory
 from tests.integration.events import run_event
 from tests.integration.pipeline import maven
@@ -208,6 +212,16 @@ class TestStream:
         check_facts(broker, place)
         check_ledger(broker, place, "widened")
         check_ledger(broker, place, "later")
+
+    def test_how_far_it_is_behind_the_topics_is_known_to_the_database(self, place: Place, stream: Stream) -> None:
+        with place.database.connect("test", autocommit=True) as connection:
+
+            def behind(reader: str) -> int | None:
+                lag = lag_of(lags(connection), KAFKA, reader)
+                return None if lag is None else lag.events
+
+            stream.wait_until(lambda: behind(FACTS) == 0)
+            stream.wait_until(lambda: behind(ARCHIVE) is not None)
 
 
 @pytest.mark.long

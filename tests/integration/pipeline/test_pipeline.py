@@ -140,7 +140,8 @@ def test_a_reader_that_is_sent_beyond_what_was_merged_refuses_and_says_what_to_d
 def test_files_of_every_kind_are_read_and_what_is_broken_is_put_aside_once(
     run: Run, database: Database, tmp_path: Path
 ) -> None:
-    directory = tmp_path / "events"
+    # By its name it might be a file.
+    directory = tmp_path / "events.v1"
     (directory / "2026" / "11").mkdir(parents=True)
     events = warehouse(20)
     broken = [b"{", b'{"eventType": "START"}', b'{"a": "\xff\xfe"}', b"no JSON at all", b"nor here"]

@@ -1,12 +1,13 @@
 """What the server tells of a pipeline that works on the same database."""
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 from msgspec.structs import replace
 
 from correlator.store.database import Database
+from correlator.store.ledger import forget_backlogs_but_of, lags, see_backlog
 from correlator.store.merge import FACTS, Batch, advance_in_log, merge
 from correlator.store.retention import ARCHIVE
 from correlator.store.staging import begin, prepare
@@ -71,3 +72,31 @@ def test_the_server_tells_what_the_pipeline_has_done_and_how_far_it_is_behind(da
         merge(connection, begin(connection, "log"), rest)
         wait_until(lambda: health(server)["pipeline"]["lag_events"] == 0, "nothing waits")
         assert health(server)["pipeline"]["lag_seconds"] == 0
+
+
+def test_what_waits_elsewhere_is_told_as_the_pipeline_saw_it_and_a_source_that_nobody_looks_at_is_late(
+    database: Database,
+) -> None:
+    now = datetime.now(UTC)
+    with serving(database) as server, database.connect("test", autocommit=True) as connection:
+        see_backlog(connection, "kafka", FACTS, (7, now - timedelta(minutes=5)), now)
+        see_backlog(connection, "kafka", ARCHIVE, (0, None), now - timedelta(minutes=20))
+        wait_until(lambda: (health(server)["pipeline"] or {}).get("lag_events") == 7, "seven messages wait")
+        assert health(server)["pipeline"]["lag_seconds"] >= 300
+        told = figures(server)
+        assert told['correlator_pipeline_lag_events{source="kafka",reader="facts"}'] == 7
+        assert told['correlator_pipeline_lag_events{source="kafka",reader="archive"}'] == 0
+        assert told['correlator_pipeline_lag_seconds{source="kafka",reader="archive"}'] >= 1200
+        readers = server.ask("GET", "/api/v1/health/lag").json()["readers"]
+        assert [(each["source"], each["reader"]) for each in readers] == [
+            ("kafka", "archive"),
+            ("kafka", "facts"),
+            ("log", "facts"),
+        ]
+
+        see_backlog(connection, "kafka", FACTS, (0, None), datetime.now(UTC))
+        wait_until(lambda: health(server)["pipeline"]["lag_events"] == 0, "nothing waits")
+        assert figures(server)['correlator_pipeline_lag_seconds{source="kafka",reader="facts"}'] == 0
+
+        forget_backlogs_but_of(connection, ["log", "files"])
+        assert [lag.source for lag in lags(connection)] == ["log"]

@@ -185,10 +185,10 @@ def test_that_it_is_over_says_how_and_after_which_time() -> None:
 
 
 def test_a_pipeline_is_told_of_with_what_waits() -> None:
-    late = of_pipeline(Lag("facts", 1200, 400.0), "opened", key=ID, at=NOON, public_url=None)
-    well = of_pipeline(Lag("facts", 0, 0.0), "resolved", key=ID, at=NOON, public_url=None)
+    late = of_pipeline(Lag("log", "facts", 1200, 400.0), "opened", key=ID, at=NOON, public_url=None)
+    well = of_pipeline(Lag("log", "facts", 0, 0.0), "resolved", key=ID, at=NOON, public_url=None)
 
-    assert "1,200 stored events, the oldest for 6 min 40 s" in late.text
+    assert "1,200 events of log, the oldest for 6 min 40 s" in late.text
     assert (late.name, well.name) == ("pipeline.late", "pipeline.recovered")
     assert shaped(late, "webhook")["pipeline"] == {"lag_events": 1200, "lag_seconds": 400.0}
     keys = {shaped(each, "pagerduty")["dedup_key"] for each in (late, well)}

@@ -92,7 +92,7 @@ function LateBanner() {
     <div className="banner" role="status">
       <strong>{isStill ? "The pipeline stands still." : "The pipeline is behind."}</strong>
       <span>
-        {count(facts.events, "stored event")} {facts.events === 1 ? "waits" : "wait"}, the oldest for{" "}
+        {count(facts.events, "event")} {facts.events === 1 ? "waits" : "wait"}, the oldest for{" "}
         {duration(facts.seconds)}. What you see is as of {moment(found.data.facts_as_of)}; nothing is lost.
         {isStill && " Start it with `correlator up` or `correlator pipeline stream`."}
       </span>

@@ -4,7 +4,9 @@ from typing import Protocol
 
 import psycopg
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from correlator.pipeline.backlog import Offsets
 from correlator.rulebook.events import Event, Rejection
 
 
@@ -34,6 +36,9 @@ class Source(Protocol):
 
         A source that can tell waits until there are `min_events`, but no longer than `max_delay` seconds.
         """
+
+    def offsets(self, progress: StreamingQueryProgress) -> tuple[Offsets, Offsets] | None:
+        """How far a query has read, and how far the source has come; none where the database knows, or nobody."""
 
     def waiting(self, connection: psycopg.Connection) -> int | None:
         """How many events the next batch of facts has at most, where that can be told."""

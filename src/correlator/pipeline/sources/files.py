@@ -6,6 +6,7 @@ from typing import Final
 import psycopg
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as fn
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from correlator.pipeline.sources import Judge
@@ -63,28 +64,30 @@ class FilesSource:
             [_of(spark.read, path, self._column, kind) for path in paths or self._paths for kind in _kinds(path)]
         )
 
+    def offsets(self, progress: StreamingQueryProgress) -> None:  # noqa: ARG002 (nobody has counted the lines)
+        return None
+
     def waiting(self, connection: psycopg.Connection) -> int | None:  # noqa: ARG002 (nobody has counted the lines)
         return None
 
 
 def _kinds(path: str) -> tuple[str, ...]:
-    """A directory may hold both."""
-    last = path.rstrip("/").rpartition("/")[2]
-    if last.endswith(".parquet"):
-        return ("parquet",)
-    return ("text",) if "." in last and not last.endswith("*") else ("text", "parquet")
+    """A directory may hold both, and by its name nobody can tell it from a file."""
+    return ("parquet",) if _is_parquet(path) else ("text", "parquet")
+
+
+def _is_parquet(path: str) -> bool:
+    return path.rstrip("/").endswith(_SUFFIX)
 
 
 def _of(reader: DataFrameReader | DataStreamReader, path: str, column: str, kind: str) -> DataFrame:
     reader = reader.option("recursiveFileLookup", "true")
+    if not _is_parquet(path):
+        reader = reader.option("pathGlobFilter", f"*{_SUFFIX}" if kind == "parquet" else _LINES)
     if kind == "parquet":
-        if not path.rstrip("/").endswith(".parquet"):
-            reader = reader.option("pathGlobFilter", f"*{_SUFFIX}")
         return _as_arrivals(
             reader.schema(f"{column} BINARY").parquet(path), fn.col(column), fn.col("_metadata.row_index")
         )
-    if "." not in path.rstrip("/").rpartition("/")[2]:
-        reader = reader.option("pathGlobFilter", _LINES)
     lines = reader.text(path).filter(~fn.col("value").rlike(_BLANK))
     # A line has no place that would be the same however the file is cut.
     return _as_arrivals(lines, fn.col("value").cast("binary"), fn.lit(None))

@@ -16,7 +16,9 @@ import pyspark
 from psycopg.rows import class_row
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from correlator.pipeline.backlog import Offsets
 from correlator.pipeline.sources import Judge
 from correlator.pipeline.sources.topics import Extent, Topic, look_at
 from correlator.store.database import Database
@@ -140,6 +142,10 @@ class KafkaSource:
         options = {**self._options, "startingOffsets": starting_offsets(beginning), "endingOffsets": "latest"}
         return _as_arrivals(spark.read.format("kafka").options(**options).load())
 
+    def offsets(self, progress: StreamingQueryProgress) -> tuple[Offsets, Offsets] | None:
+        told = [(_offsets(source.endOffset), _offsets(source.latestOffset)) for source in progress.sources]
+        return told[0] if told and told[0][1] else None
+
     def waiting(self, connection: psycopg.Connection) -> int | None:  # noqa: ARG002 (only the broker could tell)
         return None
 
@@ -237,6 +243,12 @@ def starting_offsets(beginning: Iterable[Beginning]) -> str:
         begin = _EARLIEST if each.position is None else each.position + 1
         offsets.setdefault(each.topic, {})[str(each.partition)] = begin
     return json.dumps(offsets) if offsets else "earliest"
+
+
+def _offsets(told: str) -> dict[str, int]:
+    """Of each partition, from Spark's words for it."""
+    topics: dict[str, dict[str, int]] = json.loads(told or "null") or {}
+    return {f"{topic}/{number}": offset for topic, parts in topics.items() for number, offset in parts.items()}
 
 
 def _as_arrivals(messages: DataFrame) -> DataFrame:

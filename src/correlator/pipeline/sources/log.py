@@ -5,6 +5,7 @@ from typing import Final
 import psycopg
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from correlator.pipeline.event_log import ArchiveLog, EventLogSource, FactsLog, number
 from correlator.rulebook.decode import judge
@@ -57,6 +58,9 @@ class LogSource:
             "end": str(end),
         }
         return _as_arrivals(spark.read.format(EventLogSource.name()).options(**options).load())
+
+    def offsets(self, progress: StreamingQueryProgress) -> None:  # noqa: ARG002 (the database knows)
+        return None
 
     def waiting(self, connection: psycopg.Connection) -> int | None:
         return number(connection, _WAITING, FACTS)

@@ -49,14 +49,15 @@ class Ledger(Struct, frozen=True):
 
 
 class ReaderLag(Struct, frozen=True):
+    source: Annotated[str, Meta(description="`log`, or another source that can tell, such as `kafka`.")]
     reader: Annotated[str, Meta(description="`facts`, or `archive`.")]
-    events: Annotated[int, Meta(ge=0, description="Stored events that it has not read yet.")]
+    events: Annotated[int, Meta(ge=0, description="Events that it has not read yet.")]
     seconds: Annotated[float, Meta(ge=0, description="How long the oldest of them has waited.")]
 
 
 class LagAnswer(Struct, frozen=True):
     facts_as_of: Moment
-    readers: list[ReaderLag]
+    readers: Annotated[list[ReaderLag], Meta(description="Who is furthest behind first.")]
     last_batch_at: Annotated[Moment | None, Meta(description="When anything was merged last, from any source.")]
 
 
@@ -129,7 +130,7 @@ def _lag(connection: Connection, asked: Asked) -> LagAnswer:
     del asked
     as_of = facts_as_of(connection)
     last = max((totals.committed_at for totals in source_totals(connection)), default=None)
-    found = [ReaderLag(lag.reader, max(0, lag.events), lag.seconds) for lag in lags(connection)]
+    found = [ReaderLag(lag.source, lag.reader, max(0, lag.events), lag.seconds) for lag in lags(connection)]
     return LagAnswer(as_of, found, last)
 
 
