@@ -1,6 +1,6 @@
 """Answers held against a simulator that knows the causes. The whole table is in `benchmarks/truth.py`."""
 
-from benchmarks.truth import Judged, emptied, judged, load, played
+from benchmarks.truth import Judged, copy_of, judged, load, played
 
 from correlator.demo.scenario import Scenario
 from correlator.store.database import Database
@@ -12,7 +12,7 @@ def test_the_direct_cause_is_always_right_and_the_root_nearly_always_among_the_f
     found: list[Judged] = []
     for seed in SEEDS:
         events, truths = played(Scenario(seed=seed, jobs=12, days=16, faults=1))
-        with emptied(database) as connection:
+        with copy_of(database) as connection:
             load(connection, events, 3)
             found += judged(connection, truths, seed)
 
@@ -27,7 +27,7 @@ def test_the_answers_do_not_depend_on_the_order_of_arrival(database: Database) -
     events, truths = played(Scenario(seed=41, jobs=8, days=15, faults=1))
     answers = []
     for order in (events, events[::-1], events[::2] + events[1::2]):
-        with emptied(database) as connection:
+        with copy_of(database) as connection:
             load(connection, order, 2)
             answers.append(
                 [
