@@ -7,13 +7,7 @@ it has committed. Then silence, and the CPU that server and pipeline take in it.
 import argparse
 import http.client
 import os
-import re
-import shutil
-import signal
 import statistics
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 import uuid
@@ -22,6 +16,7 @@ from pathlib import Path
 from benchmarks.figures import at_most, figure
 from benchmarks.merge import event
 from benchmarks.pipeline import below
+from benchmarks.running import data_directory, running, up_command, wait_until
 from correlator.store.database import Database
 from correlator.store.embedded import EmbeddedPostgres
 
@@ -85,33 +80,22 @@ def send(port: int, rate: float, seconds: float, first: int) -> list[float]:
 
 
 def benchmark(rate: float, seconds: float, idle: float) -> None:
-    directory = Path(tempfile.mkdtemp(prefix="correlator-benchmark-"))
-    directory.chmod(0o711)
-    log = directory / "up.log"
-    command = [sys.executable, "-m", "correlator.cli.main", "up", "--port", "0", "--data-dir", str(directory)]
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stderr=file)  # noqa: S603 (our own command)
-    try:
-        port = _wait_for(log, r"listening on http://127\.0\.0\.1:(\d+)")
-        _wait_for(log, r"the pipeline works()")
+    with data_directory() as directory, running(up_command(directory), directory / "up.log") as up:
+        port = up.wait_until_ready()
         with EmbeddedPostgres.open(directory / "postgres") as server:
             watch = Watch(Database(server.url))
             # The first batches start Python workers and compile; nobody is measured by them.
-            warm = send(int(port), 50, 10, 0)
-            _wait_until(lambda: watch.position >= len(warm))
-            answered = send(int(port), rate, seconds, 10_000)
-            _wait_until(lambda: watch.position >= len(warm) + len(answered))
+            warm = send(port, 50, 10, 0)
+            wait_until(lambda: watch.position >= len(warm))
+            answered = send(port, rate, seconds, 10_000)
+            wait_until(lambda: watch.position >= len(warm) + len(answered))
             watch.stop()
             lags = _lags(answered, len(warm), watch.seen)
             # Java goes on compiling for a while.
             time.sleep(15)
-            before = cpu_seconds(process.pid)
+            before = cpu_seconds(up.process.pid)
             time.sleep(idle)
-            share = (cpu_seconds(process.pid) - before) / idle
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(90)
-        shutil.rmtree(directory)
+            share = (cpu_seconds(up.process.pid) - before) / idle
     cuts = statistics.quantiles(lags, n=100)
     print(f"{rate:.0f} events/s for {seconds:.0f} s: POST answered to merged row visible")
     print(f"  p50 {cuts[49] * 1000:.0f} ms, p95 {cuts[94] * 1000:.0f} ms, p99 {cuts[98] * 1000:.0f} ms")
@@ -132,27 +116,6 @@ def _lags(answered: list[float], before: int, seen: list[tuple[int, float]]) -> 
             position, at = next(steps)
         found.append(max(0.0, at - when))
     return found
-
-
-def _wait_for(log: Path, pattern: str) -> str:
-    found: list[str] = []
-
-    def look() -> bool:
-        match = re.search(pattern, log.read_text(encoding="utf-8", errors="replace"))
-        if match:
-            found.append(match[1])
-        return bool(match)
-
-    _wait_until(look)
-    return found[0]
-
-
-def _wait_until(condition: object) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "it takes too long"
-        time.sleep(0.05)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ SUITE: Final = (
     ),
     Benchmark("benchmarks.pipeline", full=("--events", "1000000", "2000000", "4000000")),
     Benchmark("benchmarks.freshness", short=("--seconds", "20"), full=("--seconds", "60")),
+    Benchmark("benchmarks.start", full=("--rounds", "5", "--clone")),
     Benchmark("benchmarks.proxy", short=("--seconds", "3"), full=("--full",)),
     Benchmark("benchmarks.pages", short=("--visits", "10"), full=("--visits", "50")),
 )
