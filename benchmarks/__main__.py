@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from benchmarks import readme
 from benchmarks.figures import Figure, at_most
 from benchmarks.machine import this_machine
 from benchmarks.report import Conditions, headlines, page
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str], suite: Sequence[Benchmark] = SUITE, results: 
         results.mkdir(parents=True, exist_ok=True)
         file.write_text(page(outcomes, total, Conditions(machine, command, began, took, commit, load)), "utf-8")
         _show(f"\nkept in {file.relative_to(ROOT) if file.is_relative_to(ROOT) else file}\n")
+        if file == readme.PAGE:
+            _show(f"{readme.refresh()}\n")
     return int(any(outcome.status for outcome in outcomes))
 
 

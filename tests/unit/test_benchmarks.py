@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from benchmarks import readme
 from benchmarks.__main__ import main
 from benchmarks.figures import FILE, Aim, Figure, at_least, at_most, figure, figures_in
 from benchmarks.machine import Machine, this_machine
@@ -211,6 +212,48 @@ def test_this_machine_is_described() -> None:
     assert machine.python.endswith(".".join(map(str, sys.version_info[:3])))
 
 
+# The README
+
+
+def test_the_readme_has_the_figures_of_its_page_and_the_missed_ones_among_them() -> None:
+    written = readme.README.read_text(encoding="utf-8")
+    page_quoted = readme.PAGE.read_text(encoding="utf-8")
+    block = written.partition(readme.BEGIN)[2].partition(readme.END)[0]
+    quoted = [tuple(row[1:]) for row in cells(block[block.index("\n| ") :].strip())[1:]]
+
+    assert {(row.value, row.aim, row.verdict) for row in readme.rows_of(page_quoted)} >= set(quoted)
+    assert {"held", "missed"} <= {verdict for *_, verdict in quoted}
+    assert readme.with_figures(written, page_quoted) == written, "run: python -m benchmarks.readme"
+
+
+def test_the_readme_follows_its_page_and_keeps_what_is_around_the_figures(tmp_path: Path) -> None:
+    found = msgspec.structs.replace(
+        OUTCOME, benchmark="proxy", figures=(Figure("start to ready", 1.25, "s", at_most(1)),)
+    )
+    conditions = Conditions(
+        MACHINE, "make bench", datetime(2026, 5, 4, 10, 30, tzinfo=UTC), timedelta(minutes=14), "abc1234", 0.25
+    )
+    (tmp_path / "page.md").write_text(page([found], [], conditions), "utf-8")
+    (tmp_path / "README.md").write_text(f"before\n{readme.BEGIN}\nof yesterday\n{readme.END}\nafter\n", "utf-8")
+
+    told = readme.refresh(tmp_path / "README.md", tmp_path / "page.md")
+
+    assert (tmp_path / "README.md").read_text(encoding="utf-8").splitlines() == [
+        "before",
+        readme.BEGIN,
+        "AMD EPYC, 2 cores, Python 3.11.7, Java 17, 2026-05-04.",
+        "Commit abc1234; of all aims 0 were held and 1 missed.",
+        "",
+        "| | measured | aimed at | |",
+        "|---|---|---|---|",
+        "| the proxy, to ready | 1.25 s | at most 1 s | missed |",
+        "",
+        readme.END,
+        "after",
+    ]
+    assert "it has no figure for proxy: acknowledged on one core" in told
+
+
 # Running them
 
 
@@ -297,8 +340,8 @@ def test_every_benchmark_is_in_the_list_and_in_the_manual() -> None:
         for path in (ROOT / "benchmarks").glob("*.py")
         if '\nif __name__ == "__main__":' in path.read_text(encoding="utf-8")
     }
-    # Parts that others start.
-    programs -= {"__main__", "baselines", "load", "proxy_backend"}
+    # Parts that others start, and what is done with the figures.
+    programs -= {"__main__", "baselines", "load", "proxy_backend", "readme"}
 
     assert {benchmark.name for benchmark in SUITE} == programs
     manual = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
