@@ -39,7 +39,7 @@ $(STAMP): pyproject.toml Makefile
 # Without Node everything works but the pages, and `/` says so.
 web: $(STAMP) ## build the pages into the package
 	@if { $(HAS_NODE); } || test -x $(BIN)/npm || { echo "There is no Node 20.19 or newer here: one is installed into $(VENV)."; $(PIP) '$(NODE_WHEEL)'; }; \
-	then $(MAKE) --no-print-directory $(PAGES); \
+	then $(MAKE) --silent --no-print-directory $(PAGES); \
 	else echo "The pages are not built: install Node 20.19 or newer (https://nodejs.org), then run 'make web'. Everything else works without them."; fi
 
 # Not `npm ci`: it wants packages of all platforms in the lock file, and not every registry has them.

@@ -59,6 +59,15 @@ def test_where_none_can_be_had_it_says_what_to_install(clone: Path) -> None:
     assert not (clone / "src" / "correlator" / "server" / "web").exists()
 
 
+def test_pages_that_are_built_already_are_no_news(clone: Path) -> None:
+    (clone / ".venv" / "bin" / "npm").symlink_to("/bin/false")
+    (clone / "web" / ".built").touch()
+
+    done = make_web(clone)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.producers
 def test_the_pages_are_built_with_the_node_of_a_package(clone: Path) -> None:
     done = make_web(clone)

@@ -14,7 +14,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from correlator.cli.database import open_migrated_database
-from correlator.cli.incidents import STATUS_COLOURS, moment
+from correlator.cli.incidents import STATUS_COLOURS, incident_id, moment
 from correlator.cli.options import with_settings
 from correlator.cli.report import printable
 from correlator.config import ExplainSettings
@@ -30,7 +30,7 @@ _VISIBLE: Final = 0.1
 
 
 @click.command("explain", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("incident", type=click.UUID)
+@click.argument("incident", type=incident_id)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, as `GET /api/v1/incidents/ID` answers.")
 @with_settings(ExplainSettings)
 def command(*, incident: UUID, as_json: bool, settings: ExplainSettings) -> None:

@@ -3,6 +3,7 @@
 import sys
 from datetime import datetime
 from typing import Any, Final
+from uuid import UUID
 
 import click
 import msgspec
@@ -18,6 +19,14 @@ from correlator.store.ledger import facts_as_of
 from correlator.store.moments import read_any_moment
 
 STATUS_COLOURS: Final = {"open": "red", "acknowledged": "yellow", "muted": "blue", "resolved": "green"}
+
+
+def incident_id(text: str) -> UUID:
+    """What a command is given that is about one of them."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not the id of an incident; `correlator incidents` lists them.") from None
 
 
 @click.command("incidents", context_settings={"help_option_names": ["-h", "--help"]})

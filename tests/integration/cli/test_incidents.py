@@ -112,4 +112,10 @@ def test_explain_says_when_there_is_no_such_incident(shop: Database) -> None:
 
     assert result.exit_code == 1
     assert f"There is no incident {missing}" in result.stderr
-    assert run(shop, "explain", "INC-1").exit_code == 2
+
+
+def test_explain_says_where_the_ids_are_to_who_gives_something_else(shop: Database) -> None:
+    result = run(shop, "explain", "INC-1")
+
+    assert result.exit_code == 2
+    assert "'INC-1' is not the id of an incident; `correlator incidents` lists them." in result.stderr
