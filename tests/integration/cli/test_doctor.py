@@ -15,12 +15,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from correlator import __version__
 from correlator.cli.doctor import machine
 from correlator.cli.doctor.database import clock, events_ahead
 from correlator.cli.main import main
 from correlator.store.database import Database
 from tests.integration.cli.command import correlator
 from tests.integration.cli.processes import running
+from tests.integration.server.running import postmaster
+from tests.integration.server.running import running as running_server
 
 NOBODY = 65534
 
@@ -196,6 +199,33 @@ def test_a_port_where_that_part_of_correlator_runs_already_is_fine(data_dir: Pat
         assert f"runs on 127.0.0.1, port {port}" in as_proxy["port of the proxy"]["said"]
         as_server = examined("--data-dir", str(data_dir), "--port", port, exit_code=1)
         assert f"127.0.0.1, port {port} is taken by a Correlator proxy" in as_server["port"]["said"]
+
+
+def test_its_own_server_on_the_port_is_fine_and_its_embedded_database_is_looked_at_and_left_as_it_was(
+    data_dir: Path,
+) -> None:
+    with running_server(data_dir) as server:
+        place = ("--data-dir", str(data_dir), "--port", str(server.port))
+        process = postmaster(data_dir)
+
+        found = examined(*place, exit_code=0)
+
+        where = f"127.0.0.1, port {server.port}"
+        assert found["port"]["said"] == f"A Correlator server, version {__version__}, runs on {where}"
+        assert re.fullmatch(r"PostgreSQL [0-9.]+, embedded, up to date", found["database"]["said"])
+        assert {found[check]["outcome"] for check in ("port", "database", "clock", "times of events")} == {"ok"}
+        assert (postmaster(data_dir), server.is_ready()) == (process, True)
+
+        assert server.stop() == 0
+        assert postmaster(data_dir) is None
+
+        # One that does not run is started for the look.
+        later = examined(*place, exit_code=0)
+
+        assert later["port"]["said"] == f"{where} is free"
+        assert later["database"] == found["database"]
+        assert later["clock"]["outcome"] == "ok"
+        assert postmaster(data_dir) is None
 
 
 def test_a_database_that_does_not_answer_is_a_problem_and_its_password_is_not_told(data_dir: Path) -> None:
