@@ -72,7 +72,9 @@ def path_here() -> Path | None:
     of_java, of_spark = Path(java).resolve(), Path(pyspark.__file__).parent / "jars"
     if not of_spark.is_dir():
         return None
-    said = f"{of_java} {of_java.stat().st_mtime_ns} {of_spark} {of_spark.stat().st_mtime_ns} {pyspark.__version__}"
+    # In whole seconds, as the JVM compares them too: layers of an image keep no more.
+    ages = (int(each.stat().st_mtime) for each in (of_java, of_spark))
+    said = f"{of_java} {of_spark} {pyspark.__version__} {' '.join(map(str, ages))}"
     return cache / f"{_NAME}-{sha256(said.encode()).hexdigest()[:16]}.jsa"
 
 

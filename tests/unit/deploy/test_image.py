@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from correlator import __version__
 from correlator.cli.main import COMMANDS
 from correlator.config import UpSettings, settings_of
+from correlator.pipeline import class_archive
 from tests.unit.deploy.dockerfile import FILE, ROOT, Stage, environment, health_command, stages
 
 STAGES = stages()
@@ -113,6 +114,14 @@ def test_it_runs_a_command_that_there_is() -> None:
     assert json.loads(FINAL.last("CMD"))[0] in COMMANDS
     assert FINAL.last("EXPOSE") == str(UpSettings.port)
     assert health_command(FINAL)[0] == "python"
+
+
+def test_the_archive_of_sparks_classes_is_made_by_the_user_who_will_look_for_it_and_with_what_it_is_of() -> None:
+    step = f"python -m {class_archive.__name__}"
+    before = FINAL.steps[: FINAL.steps.index(("RUN", step))]
+    assert "USER" in [name for name, _ in before]
+    assert "--from=wheel /opt/correlator /opt/correlator" in [rest for name, rest in before if name == "COPY"]
+    assert "--create-home" in FINAL.all("RUN")[0]
 
 
 def test_it_installs_little_and_leaves_no_lists_behind() -> None:

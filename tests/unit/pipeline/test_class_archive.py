@@ -1,5 +1,6 @@
 """The archive of Spark's classes: a cache that may be missing, foreign or broken, and nobody notices."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -48,14 +49,30 @@ def test_what_is_there_is_not_made_again() -> None:
     assert path.read_bytes() == b"made before"
 
 
-def test_another_java_has_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = class_archive.path_here()
+@pytest.fixture
+def another_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     java = tmp_path / "home" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
-    assert class_archive.path_here() != before
+    return java
+
+
+def test_another_java_has_another(another_java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    its_own = class_archive.path_here()
+    os.utime(another_java, (0, 0))
+    after_an_update = class_archive.path_here()
+    monkeypatch.delenv("JAVA_HOME")
+    assert len({its_own, after_an_update, class_archive.path_here()}) == 3
+
+
+def test_an_image_that_has_lost_the_parts_of_seconds_has_the_same(another_java: Path) -> None:
+    second = 1_000_000_000
+    os.utime(another_java, ns=(0, 1_700_000_000 * second + second // 3))
+    before = class_archive.path_here()
+    os.utime(another_java, ns=(0, 1_700_000_000 * second))
+    assert class_archive.path_here() == before
 
 
 def test_without_java_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
