@@ -98,6 +98,8 @@ def fill(connection: psycopg.Connection, size: Size) -> None:
     """Straight into the tables, as the merge leaves them."""
     chance = random.Random("always the same")
     with connection.transaction(), connection.cursor() as cursor:
+        # Foreign keys are not looked up: what is filled in here fits.
+        cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(
             "CREATE TEMP TABLE planned (id uuid, namespace text, name text, layer int, output uuid, place int)"
         )

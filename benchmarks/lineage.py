@@ -64,6 +64,8 @@ def fill(connection: psycopg.Connection, shape: Layers) -> None:
     """Straight into the tables, as the merge leaves them."""
     urns = {urn for _, inputs, output in shape.jobs() for urn in (*inputs, output)}
     with connection.transaction(), connection.cursor() as cursor:
+        # Foreign keys are not looked up: what is filled in here fits.
+        cursor.execute("SET LOCAL session_replication_role = replica")
         with cursor.copy(
             "COPY datasets (id, canonical_dataset_id, dataset_namespace, dataset_name, named_order) FROM STDIN"
         ) as copy:
