@@ -18,14 +18,12 @@ from correlator.config import (
     PipelineSettings,
     ProxySettings,
     ServerSettings,
-    SettingsError,
     UpSettings,
     all_settings,
-    load,
     settings_of,
-    unknown_variables,
 )
 from correlator.setting_kinds import parse_duration, parse_size, show_duration, show_size, without_password
+from correlator.setting_sources import SettingsError, load, unknown_variables
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTATION = ROOT / "docs" / "settings.md"

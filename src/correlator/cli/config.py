@@ -10,23 +10,17 @@ import msgspec
 from correlator.cli.options import CouldNotTellError, config_option, with_loaded_settings
 from correlator.cli.report import printable
 from correlator.config import (
-    DEFAULT,
-    FILE_NAME,
     GROUPS,
     AlertSettings,
     CommonSettings,
     ExplainSettings,
-    Loaded,
     PipelineSettings,
     ProxySettings,
     RedriveSettings,
     ServerSettings,
-    SettingsError,
     UpSettings,
-    Value,
-    load,
-    settings_file,
 )
+from correlator.setting_sources import DEFAULT, FILE_NAME, Loaded, SettingsError, Value, load, settings_file
 
 SETTINGS: Final[Mapping[str, type[CommonSettings]]] = {
     "up": UpSettings,

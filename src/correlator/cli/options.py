@@ -7,17 +7,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from correlator.config import (
-    FILE_NAME,
-    FILE_VARIABLE,
-    CommonSettings,
-    Loaded,
-    Setting,
-    SettingsError,
-    load,
-    settings_of,
-)
+from correlator.config import CommonSettings, Setting, settings_of
 from correlator.setting_kinds import FLAG
+from correlator.setting_sources import FILE_NAME, FILE_VARIABLE, Loaded, SettingsError, load
 
 R = TypeVar("R")
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import yaml  # type: ignore[import-untyped]  # no types come with it
 
-from correlator.config import FILE_VARIABLE, ProxySettings, settings_of
+from correlator.config import ProxySettings, settings_of
 from correlator.proxy.destinations import parse
+from correlator.setting_sources import FILE_VARIABLE
 
 ROOT = Path(__file__).parents[3]
 UNIT = ROOT / "deploy" / "proxy" / "correlator-proxy.service"

@@ -14,8 +14,9 @@ from correlator.cli.doctor.finding import Finding, Outcome
 from correlator.cli.doctor.ports import port
 from correlator.cli.options import with_settings
 from correlator.cli.report import printable
-from correlator.config import ProxySettings, SettingsError, UpSettings, load, settings_file
+from correlator.config import ProxySettings, UpSettings
 from correlator.setting_kinds import BYTES, Bytes
+from correlator.setting_sources import SettingsError, load, settings_file
 
 _COLOURS: Final[dict[Outcome, str]] = {"ok": "green", "warning": "yellow", "problem": "red"}
 _LEAST_FREE: Final = "1GB"
