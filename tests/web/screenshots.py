@@ -36,8 +36,8 @@ def main() -> None:
                     page = light.new_page()
                     _list(page, "incidents.png")
                     _incident(page)
-                    _lineage(page)
                     _health(page)
+                    _lineage(page)
                 browser.close()
 
 
@@ -61,6 +61,8 @@ def _incident(page: Page) -> None:
 
 
 def _lineage(page: Page) -> None:
+    # What it shows at first is wide and low.
+    page.set_viewport_size({"width": 1440, "height": 680})
     page.goto(f"/lineage?node={SALES}")
     expect(page.locator(".react-flow__node").first).to_be_visible()
     _taken(page, "lineage.png")
