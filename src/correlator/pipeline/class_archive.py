@@ -79,10 +79,11 @@ def path_here() -> Path | None:
 
 
 def _dump(path: Path, directory: str) -> None:
-    from correlator.pipeline.session import JAVA, spark_session  # noqa: PLC0415 - it asks us for options
+    from correlator.pipeline.session import spark_session  # noqa: PLC0415 - it asks us for options
 
-    options = " ".join([*JAVA, f"-XX:ArchiveClassesAtExit={path}", "-XX:TieredStopAtLevel=1", *_QUIET])
-    spark = spark_session("local[2]", name="class archive", settings={"spark.driver.extraJavaOptions": options})
+    options = " ".join([f"-XX:ArchiveClassesAtExit={path}", *_QUIET])
+    settings = {"spark.driver.extraJavaOptions": options}
+    spark = spark_session("local[2]", name="class archive", is_short=True, settings=settings)
     gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - whose end has to be waited for
     _work(spark, directory)
     spark.stop()

@@ -6,13 +6,15 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from correlator.pipeline import class_archive
+from correlator.pipeline import class_archive, worker_daemon
 from correlator.pipeline.java import provide_java
 
 _SETTINGS: Final = {
@@ -33,7 +35,8 @@ _SETTINGS: Final = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
 
-JAVA: Final = (f"-Dlog4j2.configurationFile={files('correlator.pipeline') / 'log4j2.properties'}",)
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_JAVA: Final = (f"-Dlog4j2.configurationFile={files('correlator.pipeline') / 'log4j2.properties'}",)
 
 # On two cores the JVM's better compiler takes half of one for minutes, and small batches never give that back.
 _COMPILE_QUICKLY: Final = "-XX:TieredStopAtLevel=1"
@@ -48,25 +51,50 @@ def spark_session(
 ) -> SparkSession:
     """A session, or the one that `spark-submit` has prepared. What is set there or given here goes before ours.
 
+    Options of Java that are given come after ours, so that they too go before them.
+
     `is_short` says that its work will be small batches, or short.
     """
     # What it has to say of its own work is for its own makers; failures reach us as exceptions.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # Executors on this machine must run the interpreter that has Correlator installed.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if SparkContext._gateway is None:  # noqa: SLF001 (under spark-submit there is a Java already)
+    is_ours = SparkContext._gateway is None  # noqa: SLF001 (under spark-submit there is a Java already)
+    is_here = is_ours and _is_local(master)
+    _choose_python(is_here=is_here)
+    if is_ours:
         provide_java()
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    java = [*JAVA, *class_archive.java_options()]
+    java = [*_JAVA, *class_archive.java_options()]
     if is_short:
         java.append(_COMPILE_QUICKLY)
-    ours = {**_SETTINGS, "spark.driver.extraJavaOptions": " ".join(java)}
-    for key, value in {**ours, **(settings or {})}.items():
+    ours = dict(_SETTINGS)
+    # Elsewhere, or where `spark-submit` brings it along, Spark's Python finds our code only after its start.
+    if is_here:
+        ours["spark.python.daemon.module"] = worker_daemon.MODULE
+    given = dict(settings or {})
+    java += filter(None, [given.pop(_JAVA_OPTIONS, None)])
+    for key, value in {**ours, _JAVA_OPTIONS: " ".join(java), **given}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _is_local(master: str | None) -> bool:
+    """Whether all processes of Spark will be on this machine. A Spark of somebody's own may be set up otherwise."""
+    if master is None:
+        return not {"SPARK_HOME", "SPARK_CONF_DIR", "MASTER"} & os.environ.keys()
+    return master.startswith("local")
+
+
+def _choose_python(*, is_here: bool) -> None:
+    """For Spark's processes, unless somebody has: this one, on this machine by a script that starts it more quickly."""
+    script = str(Path(__file__).with_name("worker_python"))
+    python = script if is_here and os.access(script, os.X_OK) else sys.executable
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        if os.environ.get(name, script) == script:
+            os.environ[name] = python
+    os.environ |= {"PYTHON_WITH_SPARK": sys.executable, "INSTALLED_SPARK": str(Path(pyspark.__file__).parent)}
 
 
 class JavaEndedError(Exception):
