@@ -64,7 +64,7 @@ def command(*, deep: bool, settle: bool, as_json: bool, settings: PipelineSettin
 
         @cache
         def session() -> SparkSession:
-            spark = session_of(settings)
+            spark = session_of(settings, is_short=not deep)
             stack.callback(spark.stop)
             return spark
 

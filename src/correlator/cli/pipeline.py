@@ -47,7 +47,7 @@ def command() -> None:
 def stream(settings: PipelineSettings) -> None:
     """Go on until SIGTERM or Ctrl-C, and end between two batches."""
     check_sources(settings)
-    with _working(settings, is_live=True) as (database, spark):
+    with _working(settings, is_short=True) as (database, spark):
         run_stream(settings, database, spark)
 
 
@@ -156,14 +156,14 @@ def check_sources(settings: PipelineSettings) -> None:
 
 
 @contextmanager
-def _working(settings: PipelineSettings, *, is_live: bool = False) -> Iterator[tuple[Database, SparkSession]]:
+def _working(settings: PipelineSettings, *, is_short: bool = False) -> Iterator[tuple[Database, SparkSession]]:
     """The log, the database and the session of a command, closed again whatever happens."""
     _heed(_end, *_SIGNALS)
     log = Log(settings.log_format, settings.log_level)
     capture_logging(log)
     try:
         with open_migrated_database(settings) as database:
-            spark = session_of(settings, is_live=is_live)
+            spark = session_of(settings, is_short=is_short)
             try:
                 yield database, spark
             finally:

@@ -264,7 +264,7 @@ def _run_pipeline(settings: PipelineSettings, url: str, parent: int, mouth: "Con
             mouth.send(told)
 
     try:
-        spark = session_of(settings, is_live=True)
+        spark = session_of(settings, is_short=True)
         try:
             run_stream(settings, Database(url), spark, parent, on_working=lambda names: tell((True, names)))
         finally:

@@ -25,13 +25,14 @@ _LOCAL_CHECKPOINTS: Final = (
     "spark.sql.streaming.checkpointFileManagerClass",
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
 )
+_SHUFFLE: Final = "spark.sql.shuffle.partitions"
 
 
 class AssemblyError(Exception):
     """The settings do not go together. Its text says what to do."""
 
 
-def session_of(settings: PipelineSettings, *, is_live: bool = False) -> SparkSession:
+def session_of(settings: PipelineSettings, *, is_short: bool = False) -> SparkSession:
     _check_kafka_options(settings)
     _check_reach(settings, settings.spark_master or "local")
     conf = dict(settings.spark_conf)
@@ -40,7 +41,7 @@ def session_of(settings: PipelineSettings, *, is_live: bool = False) -> SparkSes
     if "://" not in (settings.checkpoint_dir or ""):
         conf.setdefault(*_LOCAL_CHECKPOINTS)
     try:
-        spark = spark_session(settings.spark_master, is_short=is_live, settings=conf)
+        spark = spark_session(settings.spark_master, is_short=is_short, settings=conf)
     except NoJavaError as error:
         raise AssemblyError(str(error)) from error
     except PySparkRuntimeError as error:
@@ -54,7 +55,14 @@ def session_of(settings: PipelineSettings, *, is_live: bool = False) -> SparkSes
             "Spark runs without its Kafka connector. To a Spark that runs already it can no longer be added: say "
             f"spark-submit --packages {connector()}, or --jars with the connector and what it needs."
         )
+    if not spark.sparkContext.getConf().contains(_SHUFFLE):
+        # Not Spark's 200, which would be as many tasks for each little sum over what was just archived.
+        spark.conf.set(_SHUFFLE, _shuffle_partitions(settings, spark))
     return spark
+
+
+def _shuffle_partitions(settings: PipelineSettings, spark: SparkSession) -> int:
+    return settings.shuffle_partitions or 4 * spark.sparkContext.defaultParallelism
 
 
 def _check_reach(settings: PipelineSettings, master: str) -> None:
@@ -156,7 +164,7 @@ def plan_of(settings: PipelineSettings, spark: SparkSession) -> Plan:
         archive_delay=settings.archive_delay,
         size=Size(
             small_events=settings.small_batch_events,
-            partitions=settings.shuffle_partitions or 4 * spark.sparkContext.defaultParallelism,
+            partitions=_shuffle_partitions(settings, spark),
             regrouped_incidents=settings.regrouped_incidents,
         ),
     )

@@ -37,7 +37,7 @@ def connection(database: Database) -> Iterator[psycopg.Connection]:
 def audit(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The command within this process, which must not start Spark."""
 
-    def refuse(_: object) -> SparkSession:
+    def refuse(_: object, **__: object) -> SparkSession:
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr("correlator.cli.audit.session_of", refuse)
@@ -323,7 +323,7 @@ def test_what_was_lost_at_a_source_is_told_until_somebody_has_taken_note(
 def test_what_could_not_be_looked_at_is_neither_well_nor_wrong(
     connection: psycopg.Connection, audit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def closed(_: object) -> SparkSession:
+    def closed(_: object, **__: object) -> SparkSession:
         raise OSError("no way there")
 
     monkeypatch.setattr("correlator.cli.audit.session_of", closed)

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from correlator.pipeline.session import spark_session
+from correlator.config import PipelineSettings
+from correlator.pipeline.assembly import session_of
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = spark_session("local[2]", name="tests", is_short=True)
+    session = session_of(PipelineSettings(spark_master="local[2]"), is_short=True)
     yield session
     session.stop()
