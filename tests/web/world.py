@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from tests.integration.cli.command import correlator
+from tests.integration.pipeline.pipelines import QUICKLY
 from tests.integration.server.running import Server
 from tests.unit.rulebook.histories import SCHEMA, Json, facet
 
@@ -34,7 +35,7 @@ def play(server: Server, database_url: str) -> None:
     merged = subprocess.run(  # noqa: S603 (our own command)
         [
             *(sys.executable, "-m", "correlator.cli.main", "pipeline", "batch"),
-            *("--database-url", database_url, "--data-dir", str(server.data_dir)),
+            *("--database-url", database_url, "--data-dir", str(server.data_dir), "--spark-conf", QUICKLY),
         ],
         check=False,
         capture_output=True,

@@ -8,6 +8,7 @@ from correlator.store.database import Database
 from tests.integration.cli.command import correlator
 from tests.integration.cli.processes import running
 from tests.integration.pipeline.histories import append, check_facts, check_log_ledger, warehouse, write_lines
+from tests.integration.pipeline.pipelines import QUICKLY
 from tests.integration.server.running import wait_until
 
 
@@ -17,7 +18,7 @@ def test_a_batch_run_reads_what_there_is_and_a_second_one_nothing(database: Data
     write_lines(tmp_path / "more.jsonl", [*events[30:], b"broken"])
     arguments = (
         *("pipeline", "batch", "--database-url", database.url, "--data-dir", str(tmp_path)),
-        *("--files", str(tmp_path / "more.jsonl"), "--spark-master", "local[2]"),
+        *("--files", str(tmp_path / "more.jsonl"), "--spark-master", "local[2]", "--spark-conf", QUICKLY),
     )
 
     first, second = correlator(*arguments), correlator(*arguments)
@@ -35,7 +36,10 @@ def test_a_second_process_waits_until_the_first_was_told_to_stop_and_then_takes_
     database: Database, tmp_path: Path
 ) -> None:
     events = warehouse(20)
-    arguments = ("--database-url", database.url, "--data-dir", str(tmp_path), "--spark-master", "local[2]")
+    arguments = (
+        *("--database-url", database.url, "--data-dir", str(tmp_path)),
+        *("--spark-master", "local[2]", "--spark-conf", QUICKLY),
+    )
     append(database, events[:30])
     with running(tmp_path, "pipeline", "stream", *arguments) as first:
         first.wait_for_words("the pipeline works on log")
@@ -79,7 +83,7 @@ def test_an_embedded_database_and_executors_elsewhere_do_not_go_together(data_di
 def test_files_that_are_not_there_are_told(database: Database, tmp_path: Path) -> None:
     told = correlator(
         *("pipeline", "batch", "--database-url", database.url, "--data-dir", str(tmp_path), "--no-log-source"),
-        *("--files", str(tmp_path / "nowhere"), "--spark-master", "local[1]"),
+        *("--files", str(tmp_path / "nowhere"), "--spark-master", "local[1]", "--spark-conf", QUICKLY),
     )
 
     assert told.returncode == 2

@@ -23,6 +23,7 @@ from tests.integration.pipeline.histories import (
     positions,
     warehouse,
 )
+from tests.integration.pipeline.pipelines import QUICKLY
 from tests.integration.server.running import wait_until
 
 chaos = pytest.mark.skipif(
@@ -47,7 +48,7 @@ class Rounds:
         self.sent: list[bytes] = []
         self.arguments = (
             *("--database-url", database.url, "--data-dir", str(directory), "--spark-master", "local[2]"),
-            *("--archive-min-events", "1", *options),
+            *("--spark-conf", QUICKLY, "--archive-min-events", "1", *options),
         )
 
     def send(self, count: int = EVENTS_A_ROUND) -> None:

@@ -182,7 +182,7 @@ class Insistence:
 def test_a_database_that_hangs_is_told_and_afterwards_everything_works_again(data_dir: Path) -> None:
     """Every process of PostgreSQL stands still, as on a disk that does not answer."""
     events = [event(padding="x" * 100_000) for _ in range(MOST_WAITING)]
-    limits = ("--max-waiting-events", str(MOST_WAITING))
+    limits = ("--max-waiting-events", str(MOST_WAITING), "--commit-timeout", "4s")
     with running(data_dir, *limits) as server, ThreadPoolExecutor(MOST_WAITING) as pool:
         for raw in events:
             assert send(server, raw).status == 200
