@@ -21,10 +21,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --timeou
 help: ## what there is to type
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
+# Spark starts in half of the time with the archive of its classes; nothing waits for that to be made.
 setup: $(STAMP) web ## make .venv, install everything that the other targets use, and build the pages
+	@nice $(BIN)/python -m correlator.pipeline.class_archive > /dev/null 2>&1 &
 
 # Package indexes have bad minutes: pip asks again before it gives up, and then once more from the start.
-# Spark starts in half of the time with the archive of its classes; nothing waits for that to be made.
 $(STAMP): pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Correlator needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -34,7 +35,6 @@ $(STAMP): pyproject.toml Makefile
 	done
 	@$(BIN)/python -m correlator.pipeline.java > /dev/null 2>&1 || $(PIP) --editable '.[jre]' || $(BIN)/python -m correlator.pipeline.java || true
 	@touch $@
-	@nice $(BIN)/python -m correlator.pipeline.class_archive > /dev/null 2>&1 &
 
 # Without Node everything works but the pages, and `/` says so.
 web: $(STAMP) ## build the pages into the package
