@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
+from unittest.mock import patch
 from uuid import uuid4
 
 import psycopg
 import pytest
 from psycopg import sql
 
+from correlator.store import embedded
 from correlator.store.database import Database
 from correlator.store.embedded import EmbeddedPostgres
 from correlator.store.migrations import migrate
@@ -41,8 +43,13 @@ def postgres() -> Iterator[Postgres]:
     if external:
         yield Database(external)
         return
-    with reachable_directory() as directory, EmbeddedPostgres.open(directory / "postgres") as server:
-        yield server
+    with reachable_directory() as directory:
+        # A database for each test is some hundred files each time. Nothing here is to survive the machine, only
+        # processes that are killed, and for that nobody has to wait for the disk.
+        with patch.dict(embedded._PINNED, {"fsync": "off", "full_page_writes": "off"}):  # noqa: SLF001 - for nobody else
+            server = EmbeddedPostgres.open(directory / "postgres")
+        with server:
+            yield server
 
 
 @pytest.fixture(scope="session")

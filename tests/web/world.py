@@ -35,7 +35,8 @@ def play(server: Server, database_url: str) -> None:
     merged = subprocess.run(  # noqa: S603 (our own command)
         [
             *(sys.executable, "-m", "correlator.cli.main", "pipeline", "batch"),
-            *("--database-url", database_url, "--data-dir", str(server.data_dir), "--spark-conf", QUICKLY),
+            *("--database-url", database_url, "--data-dir", str(server.data_dir)),
+            *("--no-archive", "--spark-conf", QUICKLY),
         ],
         check=False,
         capture_output=True,

@@ -10,6 +10,7 @@ import pytest
 from psycopg.errors import CheckViolation, InsufficientPrivilege
 
 from correlator.store.database import Database
+from tests.integration.conftest import Postgres, database_url, new_database
 
 RUN = UUID("550e8400-e29b-41d4-a716-446655440000")
 TERMINAL = ("COMPLETE", "FAIL", "ABORT")
@@ -22,6 +23,20 @@ INSERT INTO job_runs (
     canonical_job_run_id, job_namespace, job_name, run_id, producer, last_event_order
 ) VALUES (%s, %s, now(), now(), %s, %s, 'id', 'airflow', 'etl.orders', 'run', 'https://example.com', %s)
 """
+
+
+@pytest.fixture(scope="module")
+def shared(postgres: Postgres, migrated_template: str) -> Iterator[Database]:
+    with new_database(postgres, migrated_template) as name:
+        yield Database(database_url(postgres, name))
+
+
+@pytest.fixture
+def database(shared: Database) -> Iterator[Database]:
+    """One for all tests here, without the runs of the last."""
+    yield shared
+    with shared.connect("test", autocommit=True) as connection:
+        connection.execute("DELETE FROM job_runs")
 
 
 @pytest.fixture
