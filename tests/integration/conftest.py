@@ -36,7 +36,7 @@ class Postgres(Protocol):
 @pytest.fixture
 def data_dir() -> Iterator[Path]:
     """A new directory for `--data-dir`. Unlike `tmp_path` the user who runs PostgreSQL for root can get there."""
-    with reachable_directory() as directory:
+    with reachable_directory(quick_place()) as directory:
         yield directory
 
 
@@ -98,7 +98,10 @@ def database_url(postgres: Postgres, name: str) -> str:
 
 
 def quick_place() -> Path | None:
-    """A disk in memory, if it has room: the hundreds of files of a new database take a seventh of the time there."""
+    """A disk in memory, if it has room: the hundreds of files of a new database take a seventh of the time there.
+
+    Who is killed loses nothing there either; that a commit reaches the disk is a setting, which has its own test.
+    """
     memory = Path("/dev/shm")  # noqa: S108 - what is made there has a name of its own
     if not os.access(memory, os.W_OK | os.X_OK):
         return None
