@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as fn
 
 
 def test_workers_are_forked_with_what_they_need_and_run_the_installed_spark(spark: SparkSession) -> None:
@@ -21,6 +22,6 @@ def test_workers_are_forked_with_what_they_need_and_run_the_installed_spark(spar
 
 
 def test_a_sum_has_as_many_tasks_as_the_machine_has_work_for(spark: SparkSession) -> None:
-    sums = spark.range(10).groupBy("id").count()
+    sums = spark.range(10).groupBy(fn.col("id") % 3).count()
 
     assert sums.rdd.getNumPartitions() == 4 * spark.sparkContext.defaultParallelism
