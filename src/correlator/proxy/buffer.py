@@ -6,7 +6,7 @@ whole, when every destination is past it, or when it is too old or there is too 
 event leaves the buffer, and where a destination has not had it yet, it is counted and told.
 
 Every step of SQLite lets another thread run, and gets its turn back only when that one pauses. So a group of events is
-inserted by a few statements, and a batch read by two, however many events there are.
+appended by one statement, which is a transaction of its own, and a batch read by two, however many events there are.
 """
 
 import fcntl
@@ -15,7 +15,6 @@ import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 from time import strftime
@@ -29,8 +28,6 @@ _VERSION: Final = 1
 _PAGE_BYTES: Final = 8192
 _WAL_PAGES: Final = 1000
 """The log before the database (WAL) is copied into it after so many pages, 8 MB."""
-_MOST_ROWS: Final = 256
-"""Rows in one statement."""
 _VACUUM_PAGES: Final = 512
 """What is given back to the disk in one step, 4 MB: an event that comes meanwhile does not wait long."""
 _BUSY_SECONDS: Final = 5.0
@@ -70,6 +67,23 @@ CREATE TABLE {name} (
     event TEXT NOT NULL
 ) STRICT
 """
+# Where a group of events is inserted: all of them behind each other in one value, and the size of each in an array.
+_GROUP: Final = "CREATE TEMP VIEW event_group AS SELECT 0.0 AS received_at, x'' AS events, '[]' AS sizes"
+# The events are cut out of the value one after the other, and what the partition holds is added up: one statement for
+# all of that.
+_APPENDING: Final = """
+CREATE TEMP TRIGGER appending INSTEAD OF INSERT ON event_group
+BEGIN
+    INSERT INTO {name} (received_at, size, continue, event)
+    SELECT NEW.received_at, value, 1, CAST(substr(NEW.events, ends - value + 1, value) AS TEXT)
+    FROM (SELECT key, value, sum(value) OVER (ORDER BY key) AS ends FROM json_each(NEW.sizes))
+    ORDER BY key;
+    UPDATE partitions
+    SET size = size + length(NEW.events), events = events + json_array_length(NEW.sizes)
+    WHERE id = {id};
+END
+"""
+_APPEND: Final = "INSERT INTO event_group VALUES (?, ?, ?)"
 _END: Final = "INSERT INTO {name} (received_at, size, continue, event) VALUES (?, 0, 0, '')"
 
 # One index range of at most LIMIT rows; their sizes are added up without reading the events.
@@ -213,8 +227,13 @@ class Buffer:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
             connection.execute(f"PRAGMA journal_size_limit = {2 * _WAL_PAGES * _PAGE_BYTES}")
+            # Of what is temporary there is no more than a definition.
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute(_GROUP)
             self._prepare(connection)
             self._load(connection)
+            if self.partitions:
+                _aim(connection, self.partitions[-1])
         except BaseException:
             connection.close()
             raise
@@ -275,12 +294,17 @@ class Buffer:
 
     def commit(self, events: Sequence[bytes], positions: dict[str, Position]) -> None:
         """Append events, and note how far destinations are: all of it, on disk, or nothing."""
+        now = self._clock.wall()
+        current = self.partitions[-1] if self.partitions else None
+        if current is not None and events and not positions and not self._is_full(current, _size(events), now):
+            self.partitions = (*self.partitions[:-1], self._append(current, events, now))
+            return
         with _Transaction(self) as state:
             if positions:
                 self._note(positions)
                 state.positions = state.positions | positions
             if events:
-                self._append(state, events)
+                self._distribute(state, events, now)
 
     def _note(self, positions: Mapping[str, Position]) -> None:
         self._connection.executemany(
@@ -289,34 +313,25 @@ class Buffer:
             [(destination, *position) for destination, position in positions.items()],
         )
 
-    def _append(self, state: "_State", events: Sequence[bytes]) -> None:
-        now = self._clock.wall()
-        limits = self._limits
+    def _distribute(self, state: "_State", events: Sequence[bytes], now: float) -> None:
+        """Append events to the current partition, and to as many more as they need."""
         begin = 0
         while begin < len(events):
             current = state.partitions[-1] if state.partitions else self._create(state, now)
             if current.events and self._is_full(current, len(events[begin]), now):
                 current = self._rotate(state, now)
             end, size = begin + 1, current.size + len(events[begin])
-            while end < len(events) and size + len(events[end]) < limits.partition_bytes:
+            while end < len(events) and size + len(events[end]) < self._limits.partition_bytes:
                 size += len(events[end])
                 end += 1
-            self._insert(current, events[begin:end], now)
-            grown = replace(current, size=size, events=current.events + end - begin)
-            self._connection.execute(
-                "UPDATE partitions SET size = ?, events = ? WHERE id = ?", (grown.size, grown.events, grown.id)
-            )
-            state.partitions = (*state.partitions[:-1], grown)
+            state.partitions = (*state.partitions[:-1], self._append(current, events[begin:end], now))
             begin = end
 
-    def _insert(self, partition: Partition, events: Sequence[bytes], now: float) -> None:
-        begin = 0
-        rows = _MOST_ROWS
-        while begin < len(events):
-            while rows > len(events) - begin:
-                rows //= 2
-            self._connection.execute(_insert_statement(partition.name, rows), (now, *events[begin : begin + rows]))
-            begin += rows
+    def _append(self, current: Partition, events: Sequence[bytes], now: float) -> Partition:
+        """The current partition with these events behind the others. That is a transaction, unless one is open."""
+        sizes = [len(event) for event in events]
+        self._connection.execute(_APPEND, (now, b"".join(events), str(sizes)))
+        return replace(current, size=current.size + sum(sizes), events=current.events + len(events))
 
     def _is_full(self, partition: Partition, more: int, now: float) -> bool:
         # As the clock has it; one that was set is looked after in `collect`, and a rotation too early does no harm.
@@ -342,6 +357,7 @@ class Buffer:
         partition = Partition(id_, f"events_{id_}", is_current=True, size=0, events=0, created_at=now)
         self._connection.execute("UPDATE partitions SET name = ? WHERE id = ?", (partition.name, id_))
         self._connection.execute(_PARTITION.format(name=partition.name))
+        _aim(self._connection, partition)
         state.partitions = (*state.partitions, partition)
         return partition
 
@@ -469,10 +485,14 @@ class _Transaction:
                 connection.execute("ROLLBACK")
 
 
-@lru_cache(maxsize=64)
-def _insert_statement(name: str, rows: int) -> str:
-    values = ", ".join([f"(?1, length(?{number}), 1, CAST(?{number} AS TEXT))" for number in range(2, rows + 2)])
-    return f"INSERT INTO {name} (received_at, size, continue, event) VALUES {values}"  # noqa: S608 (a name of ours)
+def _aim(connection: sqlite3.Connection, partition: Partition) -> None:
+    """From now on groups of events go to this partition."""
+    connection.execute("DROP TRIGGER IF EXISTS appending")
+    connection.execute(_APPENDING.format(name=partition.name, id=partition.id))
+
+
+def _size(events: Sequence[bytes]) -> int:
+    return sum([len(event) for event in events])
 
 
 def _locked(directory: Path) -> int:

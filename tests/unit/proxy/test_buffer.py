@@ -1,6 +1,7 @@
 """The event log on disk: order, partitions, checkpoints, retention, and files that somebody has damaged."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,8 @@ def test_events_come_out_in_the_order_of_their_commits_across_partitions_and_res
 def test_however_events_are_grouped_and_cut_none_is_missing_and_none_is_out_of_order(
     tmp_path_factory: pytest.TempPathFactory, groups: list[list[int]]
 ) -> None:
-    with opened(tmp_path_factory.mktemp("buffer"), partition_bytes=2000) as buffer:
+    directory = tmp_path_factory.mktemp("buffer")
+    with opened(directory, partition_bytes=2000) as buffer:
         expected: list[bytes] = []
         for group in groups:
             raws = numbered(*range(len(expected), len(expected) + len(group)))
@@ -40,6 +42,9 @@ def test_however_events_are_grouped_and_cut_none_is_missing_and_none_is_out_of_o
         assert events_of(buffer) == expected
         assert sum(partition.events for partition in buffer.partitions) == len(expected)
         assert sum(partition.size for partition in buffer.partitions) == sum(map(len, expected))
+        known = buffer.partitions
+    with opened(directory) as buffer:
+        assert buffer.partitions == known
 
 
 def test_the_tables_are_those_of_the_proposal(tmp_path: Path) -> None:
@@ -80,12 +85,18 @@ def test_an_event_larger_than_a_partition_has_one_of_its_own(tmp_path: Path) -> 
         assert [partition.events for partition in buffer.partitions] == [1, 2]
 
 
-def test_what_is_not_committed_is_as_if_it_had_never_been(tmp_path: Path) -> None:
+@pytest.mark.parametrize("positions", [{}, {"prod": Position(1, 2)}])
+def test_what_is_not_committed_is_as_if_it_had_never_been(tmp_path: Path, positions: dict[str, Position]) -> None:
     with opened(tmp_path) as buffer:
         buffer.commit(numbered(1), {"prod": Position(1, 1)})
         before = buffer.partitions, buffer.positions
-        with pytest.raises(sqlite3.Error):
-            buffer.commit([b"{}", ["nothing to bind"]], {"prod": Position(1, 2)})  # type: ignore[list-item]
+        with closing(sqlite3.connect(buffer.path)) as other:
+            other.execute(
+                "CREATE TRIGGER third AFTER INSERT ON events_1 WHEN NEW.id > 2 BEGIN SELECT RAISE(ABORT, ''); END"
+            )
+            with pytest.raises(sqlite3.Error):
+                buffer.commit(numbered(2, 3), positions)
+            other.execute("DROP TRIGGER third")
         assert (buffer.partitions, buffer.positions) == before
         buffer.commit(numbered(2), {})
         assert events_of(buffer) == numbered(1, 2)
