@@ -19,8 +19,9 @@ from correlator.proxy.failed_events import FailedEvent, FailedEvents
 from correlator.proxy.writer import Writer, waiting_events
 
 _IDLE_SECONDS: Final = 1.0
-_GATHER_SECONDS: Final = 0.02
-"""How long a consumer that keeps up waits for more when events come faster than it sends: larger batches cost less."""
+_PACE_SECONDS: Final = 0.04
+"""From one batch to the next while events come in numbers: fewer and larger batches cost less. A single one goes at
+once."""
 _TELL_SECONDS: Final = 60.0
 """A destination that stays away is told once a minute."""
 _STOP_SECONDS: Final = 5.0
@@ -166,9 +167,10 @@ class Consumer:
                 raise _Stopped
             chunk = self._next()
             if chunk is not None:
+                began = time.monotonic()
                 self._deliver(chunk)
-                if len(chunk.events) < self._habits.most_events and not chunk.is_end and self.lag_events:
-                    self._stopping.wait(_GATHER_SECONDS)
+                if 1 < len(chunk.events) < self._habits.most_events and not chunk.is_end:
+                    self._stopping.wait(began + _PACE_SECONDS - time.monotonic())
 
     def _next(self) -> Chunk | None:
         """Some events; None if there are none at the moment, or the place was left for the next partition."""
