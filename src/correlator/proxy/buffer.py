@@ -28,6 +28,8 @@ _VERSION: Final = 1
 _PAGE_BYTES: Final = 8192
 _WAL_PAGES: Final = 1000
 """The log before the database (WAL) is copied into it after so many pages, 8 MB."""
+_MOST_AT_ONCE: Final = 2**21
+"""Bytes of events in one statement, which holds them twice."""
 _VACUUM_PAGES: Final = 512
 """What is given back to the disk in one step, 4 MB: an event that comes meanwhile does not wait long."""
 _BUSY_SECONDS: Final = 5.0
@@ -295,9 +297,9 @@ class Buffer:
     def commit(self, events: Sequence[bytes], positions: dict[str, Position]) -> None:
         """Append events, and note how far destinations are: all of it, on disk, or nothing."""
         now = self._clock.wall()
-        current = self.partitions[-1] if self.partitions else None
-        if current is not None and events and not positions and not self._is_full(current, _size(events), now):
-            self.partitions = (*self.partitions[:-1], self._append(current, events, now))
+        if events and not positions and self._has_room(sum([len(event) for event in events]), now):
+            # Under load nearly every time: one statement is all, and a transaction by itself.
+            self.partitions = (*self.partitions[:-1], self._append(self.partitions[-1], events, now))
             return
         with _Transaction(self) as state:
             if positions:
@@ -320,12 +322,17 @@ class Buffer:
             current = state.partitions[-1] if state.partitions else self._create(state, now)
             if current.events and self._is_full(current, len(events[begin]), now):
                 current = self._rotate(state, now)
-            end, size = begin + 1, current.size + len(events[begin])
-            while end < len(events) and size + len(events[end]) < self._limits.partition_bytes:
+            most = min(_MOST_AT_ONCE, self._limits.partition_bytes - current.size - 1)
+            end, size = begin + 1, len(events[begin])
+            while end < len(events) and size + len(events[end]) <= most:
                 size += len(events[end])
                 end += 1
             state.partitions = (*state.partitions[:-1], self._append(current, events[begin:end], now))
             begin = end
+
+    def _has_room(self, size: int, now: float) -> bool:
+        """Whether so many bytes go to the current partition at once."""
+        return bool(self.partitions) and size <= _MOST_AT_ONCE and not self._is_full(self.partitions[-1], size, now)
 
     def _append(self, current: Partition, events: Sequence[bytes], now: float) -> Partition:
         """The current partition with these events behind the others. That is a transaction, unless one is open."""
@@ -489,10 +496,6 @@ def _aim(connection: sqlite3.Connection, partition: Partition) -> None:
     """From now on groups of events go to this partition."""
     connection.execute("DROP TRIGGER IF EXISTS appending")
     connection.execute(_APPENDING.format(name=partition.name, id=partition.id))
-
-
-def _size(events: Sequence[bytes]) -> int:
-    return sum([len(event) for event in events])
 
 
 def _locked(directory: Path) -> int:

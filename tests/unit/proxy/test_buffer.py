@@ -85,6 +85,22 @@ def test_an_event_larger_than_a_partition_has_one_of_its_own(tmp_path: Path) -> 
         assert [partition.events for partition in buffer.partitions] == [1, 2]
 
 
+def test_a_large_group_is_one_transaction_however_many_statements_it_takes(tmp_path: Path) -> None:
+    large = numbered(*range(50), size=100_000)
+    with opened(tmp_path, partition_bytes=2**30) as buffer:
+        buffer.commit(numbered(1), {})
+        with closing(sqlite3.connect(buffer.path)) as other:
+            other.execute(
+                "CREATE TRIGGER last AFTER INSERT ON events_1 WHEN NEW.id > 50 BEGIN SELECT RAISE(ABORT, ''); END"
+            )
+            with pytest.raises(sqlite3.Error):
+                buffer.commit(large, {})
+            other.execute("DROP TRIGGER last")
+        assert events_of(buffer) == numbered(1)
+        buffer.commit(large, {})
+        assert events_of(buffer) == numbered(1) + large
+
+
 @pytest.mark.parametrize("positions", [{}, {"prod": Position(1, 2)}])
 def test_what_is_not_committed_is_as_if_it_had_never_been(tmp_path: Path, positions: dict[str, Position]) -> None:
     with opened(tmp_path) as buffer:
