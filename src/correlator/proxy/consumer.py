@@ -20,8 +20,9 @@ from correlator.proxy.writer import Writer, waiting_events
 
 _IDLE_SECONDS: Final = 1.0
 _PACE_SECONDS: Final = 0.04
-"""From one batch to the next while events come in numbers: fewer and larger batches cost less. A single one goes at
-once."""
+"""From one batch to the next while events come in numbers: fewer and larger batches cost less."""
+_NUMBERS: Final = 8
+"""Batches of fewer events follow each other as they come: there is time for that, and nobody waits."""
 _TELL_SECONDS: Final = 60.0
 """A destination that stays away is told once a minute."""
 _STOP_SECONDS: Final = 5.0
@@ -169,7 +170,7 @@ class Consumer:
             if chunk is not None:
                 began = time.monotonic()
                 self._deliver(chunk)
-                if 1 < len(chunk.events) < self._habits.most_events and not chunk.is_end:
+                if _NUMBERS <= len(chunk.events) < self._habits.most_events and not chunk.is_end:
                     self._stopping.wait(began + _PACE_SECONDS - time.monotonic())
 
     def _next(self) -> Chunk | None:

@@ -27,7 +27,7 @@ _MOST_EVENTS: Final = 1024
 _MOST_BYTES: Final = 8 * 2**20
 _CHECKPOINT_SECONDS: Final = 0.1
 """How long a checkpoint waits for events to share its commit. After a crash so much may be sent once more."""
-_PACE_SECONDS: Final = 0.0025
+_PACE_SECONDS: Final = 0.004
 """From the beginning of one commit to that of the next under load, where the disk is faster: large ones cost less."""
 _RECOVERY_SECONDS: Final = 1.0
 _SHUTDOWN_SECONDS: Final = 10.0
