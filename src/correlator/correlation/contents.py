@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from statistics import median
 from typing import Final
 from uuid import UUID
@@ -68,11 +68,16 @@ def find_unchanged(case: Case, pairs: Sequence[Pair]) -> None:
     """Runs that read the same as the last time: the same version by its name, the same number of rows."""
     runs = [pair.found for pair in pairs]
     former = {
-        one.run.id: [
-            past
-            for past in case.pasts[one.run.job_id].good
-            if past.ended_at < one.run.last_moment and past.id != one.run.id
-        ][:3]
+        one.run.id: list(
+            islice(
+                (
+                    past
+                    for past in case.pasts[one.run.job_id].good
+                    if past.ended_at < one.run.last_moment and past.id != one.run.id
+                ),
+                3,
+            )
+        )
         for one in runs
     }
     asked = [run for one in runs for run in (one.run.id, *(past.id for past in former[one.run.id]))]

@@ -1,5 +1,6 @@
 """Look at every run of the bad trace, each beside the same job's run on the good side."""
 
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -45,17 +46,17 @@ def examine(case: Case) -> dict[UUID, Findings]:
 
 
 def _pair(case: Case, found: Findings, before: PastRun) -> Pair:
-    older = [past for past in case.pasts[found.run.job_id].good if past.ended_at < before.ended_at]
-    return Pair(found, before, older[:_OLDER])
+    older = (past for past in case.pasts[found.run.job_id].good if past.ended_at < before.ended_at)
+    return Pair(found, before, list(islice(older, _OLDER)))
 
 
 def _baseline(case: Case, run: Run) -> PastRun | None:
     """The run of the same job behind the last good result; else its last good one before."""
     past = case.pasts[run.job_id]
-    of_job = [p for p in past.runs if p.id in case.good.distances and p.id != run.id]
-    if of_job:
-        return of_job[0]
+    of_job = next((p for p in past.runs if p.id in case.good.distances and p.id != run.id), None)
+    if of_job is not None:
+        return of_job
     start = case.good.start
-    before = [p for p in past.good if p.id != run.id and p.ended_at <= run.last_moment]
-    well = [p for p in before if start is None or p.ended_at <= start.at]
-    return next(iter(well or before), None)
+    before = [p for p in past.good if p.ended_at <= run.last_moment and p.id != run.id]
+    well = (p for p in before if start is None or p.ended_at <= start.at)
+    return next(well, next(iter(before), None))

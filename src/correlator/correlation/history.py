@@ -5,9 +5,11 @@ dataset are one.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from functools import cached_property
+from types import NoneType
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -21,7 +23,7 @@ from correlator.store.moments import read_any_moment
 LONG_RUNNING: Final = ("STREAMING", "SERVICE")
 
 
-class Run(msgspec.Struct, frozen=True, eq=False):
+class Run(msgspec.Struct, frozen=True, eq=False, gc=False):
     id: UUID
     job_id: UUID
     namespace: str
@@ -60,7 +62,7 @@ class Run(msgspec.Struct, frozen=True, eq=False):
         return self.job_type.upper() == "TEST"
 
 
-class Version(msgspec.Struct, frozen=True):
+class Version(msgspec.Struct, frozen=True, gc=False):
     """A write: what a dataset was from then on."""
 
     dataset: UUID
@@ -80,7 +82,7 @@ class Version(msgspec.Struct, frozen=True):
         return self.dataset, self.run, self.at
 
 
-class Use(msgspec.Struct, frozen=True):
+class Use(msgspec.Struct, frozen=True, gc=False):
     """That a run reads a dataset."""
 
     reader: UUID
@@ -101,17 +103,24 @@ class History:
     def __init__(self, connection: psycopg.Connection[Any], schema: str = "facts") -> None:
         self.connection = connection
         self.schema = schema
-        self._cursor = connection.cursor()
+        self._cursor = connection.cursor(binary=True)
         # A producer may send a year that Python has not, and a merge must not stop for it.
         read_any_moment(self._cursor)
         self._runs: dict[UUID, Run] = {}
         self._classes: dict[UUID, UUID] = {}
         self._members: dict[UUID, list[UUID]] = {}
         self._families: dict[UUID, list[_Candidate]] = {}
+        self._edges: dict[UUID, _Edges] = {}
 
     def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Tables of the facts are named as `{s}.table`."""
-        return self._cursor.execute(query.replace("{s}", self.schema).encode(), parameters).fetchall()
+        sent = [_array(value) if isinstance(value, list) else value for value in parameters]
+        return self._cursor.execute(query.replace("{s}", self.schema).encode(), sent).fetchall()
+
+    @cached_property
+    def are_there(self) -> "_Kinds":
+        """What need not be asked for where nobody ever sent it."""
+        return _Kinds(*self.rows(_ARE_THERE)[0])
 
     # Names
 
@@ -121,17 +130,23 @@ class History:
         unknown = [dataset for dataset in wanted if dataset not in self._classes]
         if unknown:
             self._classes.update((dataset, dataset) for dataset in unknown)
-            rows = self.rows(
-                "SELECT dataset_id, class_id FROM {s}.dataset_classes WHERE dataset_id = ANY (%s::uuid[])", unknown
-            )
-            self._classes.update(rows)
+            if self.are_there.classes:
+                rows = self.rows(
+                    "SELECT dataset_id, class_id FROM {s}.dataset_classes WHERE dataset_id = ANY (%s::uuid[])", unknown
+                )
+                self._classes.update(rows)
+                unknown = list({*unknown} - {dataset for dataset, _ in rows})
+            # A class has a row for each of its names, also for the one that it goes by: who has none is alone.
+            self._members.update((dataset, [dataset]) for dataset in unknown)
         return {dataset: self._classes[dataset] for dataset in wanted}
 
     def members(self, classes: Iterable[UUID]) -> dict[UUID, list[UUID]]:
         """The datasets of each class, by the names that events use."""
         wanted = list(dict.fromkeys(classes))
         unknown = [class_id for class_id in wanted if class_id not in self._members]
-        if unknown:
+        if unknown and not self.are_there.classes:
+            self._members.update((class_id, [class_id]) for class_id in unknown)
+        elif unknown:
             found: defaultdict[UUID, list[UUID]] = defaultdict(list)
             for class_id, dataset in self.rows(
                 "SELECT class_id, dataset_id FROM {s}.dataset_classes WHERE class_id = ANY (%s::uuid[]) ORDER BY 2",
@@ -168,6 +183,19 @@ class History:
         self._runs.update((run.id, run) for run in kept)
         return kept
 
+    def _keep_run(self, id_: UUID, rest: Sequence[Any]) -> Run:
+        run = self._runs.get(id_)
+        if run is None:
+            run = self._runs[id_] = Run(id_, *rest)
+        return run
+
+    def reads(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Rows of a query that ends with `RUN_COLUMNS`, without these: the runs are kept."""
+        rows = self.rows(query, *parameters)
+        for row in rows:
+            self._keep_run(row[-_RUN_WIDTH], row[1 - _RUN_WIDTH :])
+        return [row[:-_RUN_WIDTH] for row in rows]
+
     def last_ended(
         self, wanted: Sequence[tuple[UUID, datetime]], number: int
     ) -> dict[tuple[UUID, datetime], list[Run]]:
@@ -186,34 +214,31 @@ class History:
 
     def inputs(self, runs: Iterable[UUID]) -> dict[UUID, list[Use]]:
         """What each run reads."""
-        found: dict[UUID, list[Use]] = {run: [] for run in runs}
-        rows = self.rows(
-            "SELECT job_run_id, dataset_id, used_at, dataset_version, origin FROM {s}.lineage_edges "
-            "WHERE job_run_id = ANY (%s::uuid[]) AND edge_type = 'input' ORDER BY job_run_id, origin, dataset_id",
-            list(found),
-        )
-        classes = self.classes(row[1] for row in rows)
-        known = self.runs(found)
-        met: set[tuple[UUID, UUID]] = set()
-        for run, dataset, at, version, origin in rows:
-            is_rename = origin == STRENGTH["rename"]
-            use = Use(run, classes[dataset], at, version, is_test=known[run].is_test, is_rename=is_rename)
-            if (run, use.dataset) not in met:
-                met.add((run, use.dataset))
-                found[run].append(use)
-        return found
+        return {run: edges.inputs for run, edges in self._edges_of(runs)}
 
     def outputs(self, runs: Iterable[UUID]) -> dict[UUID, list["Output"]]:
-        found: dict[UUID, list[Output]] = {run: [] for run in runs}
-        rows = self.rows(
-            "SELECT job_run_id, dataset_id, used_at, row_count, byte_size, sources_told_by FROM {s}.lineage_edges "
-            "WHERE job_run_id = ANY (%s::uuid[]) AND edge_type = 'output' ORDER BY job_run_id, dataset_id",
-            list(found),
-        )
-        classes = self.classes(row[1] for row in rows)
-        for run, dataset, *rest in rows:
-            found[run].append(Output(run, classes[dataset], dataset, *rest))
-        return found
+        return {run: edges.outputs for run, edges in self._edges_of(runs)}
+
+    def _edges_of(self, runs: Iterable[UUID]) -> list[tuple[UUID, "_Edges"]]:
+        """Both sides at once: who asks for one will ask for the other."""
+        wanted = list(dict.fromkeys(runs))
+        unknown = [run for run in wanted if run not in self._edges]
+        if unknown:
+            self._edges.update((run, _Edges([], [])) for run in unknown)
+            rows = self.rows(_EDGES, unknown)
+            classes = self.classes(row[1] for row in rows)
+            known = self.runs(unknown)
+            met: set[tuple[UUID, UUID]] = set()
+            for run, dataset, is_input, at, version, origin, *rest in rows:
+                of_class = classes[dataset]
+                if not is_input:
+                    self._edges[run].outputs.append(Output(run, of_class, dataset, at, *rest))
+                elif (run, of_class) not in met:
+                    met.add((run, of_class))
+                    is_rename = origin == STRENGTH["rename"]
+                    use = Use(run, of_class, at, version, is_test=known[run].is_test, is_rename=is_rename)
+                    self._edges[run].inputs.append(use)
+        return [(run, self._edges[run]) for run in wanted]
 
     def bind(self, uses: Sequence[Use]) -> list[Version | None]:
         """The version that each read saw, by the rules of `rulebook.versions`."""
@@ -233,8 +258,11 @@ class History:
     ) -> None:
         asked = [(n, dataset, use.at, use.reader) for n, use in enumerate(uses) for dataset in members[use.dataset]]
         columns = [list(column) for column in zip(*asked, strict=True)]
-        for number, *rest in self.rows(_LAST_BEFORE, *columns):
-            candidates[number].append(_Candidate(*rest))
+        for number, run, dataset, at, row_count, byte_size, version, kind, *rest in self.rows(_LAST_BEFORE, *columns):
+            # A walk goes on from there.
+            writer = self._keep_run(run, rest)
+            kin = writer.parent, writer.root
+            candidates[number].append(_Candidate(run, dataset, at, row_count, byte_size, version, *kin, kind))
 
     def _named(
         self, uses: Sequence[Use], members: Mapping[UUID, list[UUID]], candidates: list[list["_Candidate"]]
@@ -317,6 +345,8 @@ class History:
     def sources(self, runs: Iterable[UUID]) -> dict[UUID, list["ColumnEdge"]]:
         """What each run says of where its columns come from."""
         found: defaultdict[UUID, list[ColumnEdge]] = defaultdict(list)
+        if not self.are_there.mappings:
+            return {}
         rows = self.rows(_SOURCES, list(dict.fromkeys(runs)))
         classes = self.classes(dataset for row in rows for dataset in (row[1], row[3]))
         for run, target, target_field, source, source_field, origin in rows:
@@ -324,7 +354,7 @@ class History:
         return dict(found)
 
 
-class Output(msgspec.Struct, frozen=True):
+class Output(msgspec.Struct, frozen=True, gc=False):
     run: UUID
     dataset: UUID
     name: UUID
@@ -340,7 +370,7 @@ class Output(msgspec.Struct, frozen=True):
         return _Candidate(run.id, self.name, at, self.row_count, self.byte_size, None, run.parent, run.root, kind)
 
 
-class ColumnEdge(msgspec.Struct, frozen=True):
+class ColumnEdge(msgspec.Struct, frozen=True, gc=False):
     target: UUID
     target_field: str
     source: UUID
@@ -348,7 +378,7 @@ class ColumnEdge(msgspec.Struct, frozen=True):
     origin: int
 
 
-class _Candidate(msgspec.Struct, frozen=True):
+class _Candidate(msgspec.Struct, frozen=True, gc=False):
     run: UUID
     dataset: UUID
     at: datetime
@@ -381,6 +411,39 @@ def _bound(use: Use, reader: Run | None, candidates: Sequence[_Candidate]) -> Ve
     )
 
 
+class _Edges(NamedTuple):
+    """What a run reads and writes."""
+
+    inputs: list[Use]
+    outputs: list[Output]
+
+
+class _Kinds(NamedTuple):
+    """Whether there is any of what many installations have none of."""
+
+    classes: bool
+    """Datasets with several names."""
+    mappings: bool
+    """Column lineage."""
+    running_writes: bool
+    streams: bool
+
+
+_WRITTEN: Final[Mapping[type, Callable[[Any], str]]] = {
+    UUID: lambda value: value.hex,
+    datetime: datetime.isoformat,
+    int: str,
+    NoneType: lambda _: "NULL",
+}
+
+
+def _array(values: list[Any]) -> object:
+    """As PostgreSQL writes an array: item by item the driver would look for what has to be escaped."""
+    if not all(type(value) in _WRITTEN for value in values):
+        return values
+    return "{" + ",".join([_WRITTEN[type(value)](value) for value in values]) + "}"
+
+
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
@@ -389,12 +452,26 @@ def _instant(at: datetime) -> Instant:
     return Instant((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds)
 
 
-_RUNS: Final = """
-SELECT run.id, run.job_id, run.job_namespace, run.job_name, run.run_id, run.current_state, run.started_at, run.ended_at,
-       run.nominal_time, run.parent_job_run_id, run.root_job_run_id, coalesce(run.processing_type, ''),
-       coalesce(run.job_type, ''), run.states_lineage, run.has_results, coalesce(run.error_message, ''), run.producer
-FROM {{s}}.job_runs AS run WHERE {}
+_ARE_THERE: Final = """
+SELECT EXISTS (SELECT FROM {s}.dataset_classes), EXISTS (SELECT FROM {s}.run_column_mappings),
+       EXISTS (SELECT FROM {s}.running_writes),
+       EXISTS (SELECT FROM {s}.job_runs WHERE upper(processing_type) IN ('STREAMING', 'SERVICE'))
 """
+
+# One range of the primary key for each run.
+_EDGES: Final = """
+SELECT job_run_id, dataset_id, edge_type = 'input', used_at, dataset_version, origin, row_count, byte_size,
+       sources_told_by
+FROM {s}.lineage_edges WHERE job_run_id = ANY (%s::uuid[])
+ORDER BY job_run_id, edge_type, CASE edge_type WHEN 'input' THEN origin END, dataset_id
+"""
+
+_OF_RUN: Final = """run.job_id, run.job_namespace, run.job_name, run.run_id, run.current_state, run.started_at,
+       run.ended_at, run.nominal_time, run.parent_job_run_id, run.root_job_run_id, coalesce(run.processing_type, ''),
+       coalesce(run.job_type, ''), run.states_lineage, run.has_results, coalesce(run.error_message, ''), run.producer"""
+RUN_COLUMNS: Final = f"run.id, {_OF_RUN}"
+_RUN_WIDTH: Final = len(Run.__struct_fields__)
+_RUNS: Final = f"SELECT {RUN_COLUMNS} FROM {{{{s}}}}.job_runs AS run WHERE {{}}"  # noqa: S608 (constants of this module)
 
 _LAST_ENDED: Final = """
 SELECT asked.number, ended.*
@@ -404,26 +481,26 @@ ORDER BY asked.number, ended.ended_at DESC, ended.id DESC
 """
 
 # What a run that only looks at data writes, such as dbt's audit tables, is nobody's version.
-_LAST_BEFORE: Final = """
+_LAST_BEFORE: Final = f"""
 SELECT asked.number, written.* FROM unnest(%s::int[], %s::uuid[], %s::timestamptz[], %s::uuid[])
     AS asked (number, dataset_id, at, reader)
 CROSS JOIN LATERAL (
     (SELECT edge.job_run_id, edge.dataset_id, edge.used_at, edge.row_count, edge.byte_size, edge.dataset_version,
-            run.parent_job_run_id, run.root_job_run_id,
-            CASE WHEN run.current_state = 'COMPLETE' THEN 'complete' ELSE 'partial' END
-     FROM {s}.lineage_edges AS edge JOIN {s}.job_runs AS run ON run.id = edge.job_run_id
+            CASE WHEN run.current_state = 'COMPLETE' THEN 'complete' ELSE 'partial' END,
+            {_OF_RUN}
+     FROM {{s}}.lineage_edges AS edge JOIN {{s}}.job_runs AS run ON run.id = edge.job_run_id
      WHERE edge.dataset_id = asked.dataset_id AND edge.edge_type = 'output' AND edge.used_at <= asked.at
        AND edge.job_run_id <> asked.reader AND upper(coalesce(run.job_type, '')) <> 'TEST'
      ORDER BY edge.used_at DESC, edge.job_run_id DESC LIMIT 1)
     UNION ALL
-    (SELECT running.job_run_id, running.dataset_id, running.at, running.row_count, running.byte_size, NULL,
-            run.parent_job_run_id, run.root_job_run_id, 'running'
-     FROM {s}.running_writes AS running JOIN {s}.job_runs AS run ON run.id = running.job_run_id
+    (SELECT running.job_run_id, running.dataset_id, running.at, running.row_count, running.byte_size, NULL, 'running',
+            {_OF_RUN}
+     FROM {{s}}.running_writes AS running JOIN {{s}}.job_runs AS run ON run.id = running.job_run_id
      WHERE running.dataset_id = asked.dataset_id AND running.at <= asked.at AND running.job_run_id <> asked.reader
        AND (running.row_count > 0 OR upper(coalesce(run.processing_type, '')) IN ('STREAMING', 'SERVICE'))
      ORDER BY running.at DESC, running.job_run_id DESC LIMIT 1)
 ) AS written
-"""
+"""  # noqa: S608
 
 _LATELY: Final = 6
 """Writes of a dataset that other jobs are looked for in."""

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from correlator.correlation.history import ColumnEdge, History, Output, Run, Use
+from correlator.correlation.history import RUN_COLUMNS, ColumnEdge, History, Output, Run, Use
 from correlator.correlation.ignored import Ignored
 from correlator.correlation.standing_lineage import StandingLineage
 from correlator.correlation.walk import EXPLICIT, RENAME, Limits
@@ -196,12 +196,13 @@ class _Down:
         found: dict[tuple[UUID, Bad], datetime] = {}
         candidates: list[tuple[Bad, Use]] = []
         most = self._limits.runs + 1
-        rows = self._history.rows(_READS, *columns[:3], untils, most)
-        rows += self._history.rows(_READS_OF_FAMILIES, *columns)
+        rows = self._history.reads(_READS, *columns[:3], untils, most)
+        if any(run.parent or run.root for run in self._history.runs(one.run for one in layer).values()):
+            rows += self._history.rows(_READS_OF_FAMILIES, *columns)
         by_class = self._history.classes(row[2] for row in rows)
         for number, run, dataset, at, version in rows:
             candidates.append((layer[number], Use(run, by_class[dataset], at, version)))
-        for number, run, at in self._history.rows(_LONG_READS, *columns[:3]):
+        for number, run, at in self._history.rows(_LONG_READS, *columns[:3]) if self._history.are_there.streams else ():
             if run != layer[number].run:
                 found[run, layer[number]] = max(at, layer[number].since)
         bound = self._history.bind([use for _, use in candidates])
@@ -276,7 +277,7 @@ def _observes(run: Run, outputs: Sequence[Output]) -> bool:
 
 def _running_writes(history: History, runs: Iterable[UUID]) -> dict[UUID, dict[UUID, list[datetime]]]:
     found: dict[UUID, dict[UUID, list[datetime]]] = {}
-    for run, dataset, at in history.rows(_RUNNING, list(runs)):
+    for run, dataset, at in history.rows(_RUNNING, list(runs)) if history.are_there.running_writes else ():
         found.setdefault(run, {}).setdefault(dataset, []).append(at)
     return found
 
@@ -316,16 +317,17 @@ CROSS JOIN LATERAL (
 """
 
 # Those who read between two writes: a range of the index.
-_READS: Final = """
-SELECT asked.number, read.* FROM unnest(%s::int[], %s::uuid[], %s::timestamptz[], %s::timestamptz[])
+_READS: Final = f"""
+SELECT asked.number, read.*, {RUN_COLUMNS} FROM unnest(%s::int[], %s::uuid[], %s::timestamptz[], %s::timestamptz[])
     AS asked (number, dataset_id, at, until)
 CROSS JOIN LATERAL (
-    SELECT edge.job_run_id, edge.dataset_id, edge.used_at, edge.dataset_version FROM {s}.lineage_edges AS edge
+    SELECT edge.job_run_id, edge.dataset_id, edge.used_at, edge.dataset_version FROM {{s}}.lineage_edges AS edge
     WHERE edge.dataset_id = asked.dataset_id AND edge.edge_type = 'input' AND edge.used_at >= asked.at
       AND edge.used_at < coalesce(asked.until, 'infinity')
     ORDER BY edge.used_at LIMIT %s
 ) AS read
-"""
+JOIN {{s}}.job_runs AS run ON run.id = read.job_run_id
+"""  # noqa: S608 (constants)
 
 # A task reads what its own family wrote, even when somebody else has written since.
 _READS_OF_FAMILIES: Final = """

@@ -3,6 +3,7 @@
 Whoever writes a dataset may say so of it, or whoever reads it then: profilers and checks are readers.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
@@ -47,8 +48,10 @@ def find_metrics(case: Case, pairs: Sequence[Pair]) -> None:
 
 
 def _look(case: Case, job: UUID, version: Version, run: UUID, at: datetime) -> _Look:
-    ends = [past.ended_at for past in case.pasts[job].good if past.ended_at > at]
-    return version.written_as, run, at, min(ends, default=case.failure.at + timedelta(days=1))
+    ends = case.pasts[job].ended_well()
+    following = bisect_right(ends, at)
+    until = ends[following] if following < len(ends) else case.failure.at + timedelta(days=1)
+    return version.written_as, run, at, until
 
 
 def _said(case: Case, looks: Sequence[_Look]) -> dict[_Look, Any]:

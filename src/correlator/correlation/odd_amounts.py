@@ -44,9 +44,13 @@ def find_between(case: Case, pair: Pair) -> None:
 
 def odd_between(past: JobPast, version: Version, baseline: PastRun, last: Run) -> Iterator[tuple[PastRun, Oddity]]:
     """The odd runs of a job after one of its runs and up to another, the first one first."""
-    written = past.written.get(version.dataset, ())
-    for run, rows, _ in sorted(written, key=lambda one: (one[0].ended_at, one[0].id)):
-        if baseline.ended_at < run.ended_at <= last.last_moment and rows is not None and run.state == "COMPLETE":
-            odd = oddity(run.ended_at, float(rows), past.rows_before(version.dataset, run.ended_at, baseline.ended_at))
-            if odd is not None and odd.strength:
-                yield run, odd
+    first, end = baseline.ended_at, last.last_moment
+    between = [
+        (run, rows)
+        for run, rows, _ in past.written.get(version.dataset, ())
+        if rows is not None and first < run.ended_at <= end and run.state == "COMPLETE"
+    ]
+    for run, rows in sorted(between, key=lambda one: (one[0].ended_at, one[0].id)):
+        odd = oddity(run.ended_at, float(rows), past.rows_before(version.dataset, run.ended_at, first))
+        if odd is not None and odd.strength:
+            yield run, odd

@@ -90,9 +90,9 @@ def find_take_over(case: Case, found: Findings) -> None:
 def find_repeat(case: Case, pair: Pair) -> None:
     """By the moments that runs say they are for."""
     run = pair.found.run
-    good = sorted(case.pasts[run.job_id].good, key=lambda past: (past.ended_at, past.id))
+    good = [past for past in case.pasts[run.job_id].good if past.nominal_time is not None]
     former: list[PastRun] = []
-    for past in good:
+    for past in sorted(good, key=lambda past: (past.ended_at, past.id)):
         if past.nominal_time is None or past.ended_at > run.last_moment:
             continue
         if past.ended_at > pair.before.ended_at and former:

@@ -121,7 +121,7 @@ def _not_renewed(case: Case, job: UUID, version: Version, before: datetime | Non
     if usual is None or usual > (now - before) * 1.1:
         return None
     # After a Friday it may be Monday's that comes next.
-    rhythm = cadence([moment for moment in past.ended_well() if moment <= version.at], version.at)
+    rhythm = cadence(past.ended_well(version.at), version.at)
     due = version.at + (usual if rhythm is None else rhythm.interval)
     if rhythm is not None and due - rhythm.slack > now:
         return None
@@ -145,7 +145,7 @@ def _trouble_of(case: Case, job: UUID, last: datetime, now: datetime) -> Trouble
     failed = past.failed_since(last, now)
     if failed is not None:
         return Trouble(job, failed, last)
-    rhythm = cadence([moment for moment in past.ended_well() if moment <= last], last)
+    rhythm = cadence(past.ended_well(last), last)
     if rhythm is None or not rhythm.is_late(last, now):
         return None
     return Trouble(job, None, last, last + rhythm.interval)
@@ -163,7 +163,7 @@ def _troubles_above(
         seen.update(layer)
         still = []
         for one in dict.fromkeys(layer):
-            ends = [end for end in case.pasts[one].ended_well() if end <= now]
+            ends = case.pasts[one].ended_well(now)
             trouble = _trouble_of(case, one, ends[-1], now) if ends else None
             if trouble is not None:
                 found.append((trouble, steps))
@@ -267,8 +267,9 @@ def left_behind(case: Case, findings: Mapping[UUID, Findings]) -> Iterator[Candi
             continue
         for version in case.bad.written[found.run.id]:
             for past, rows, _ in case.pasts[found.run.job_id].written.get(version.dataset, ()):
-                is_since = found.baseline.ended_at < past.ended_at < found.run.last_moment
-                if past.state in ("FAIL", "ABORT") and rows and is_since:
+                if past.state not in ("FAIL", "ABORT") or not rows:
+                    continue
+                if found.baseline.ended_at < past.ended_at < found.run.last_moment:
                     run = case.run(past.id)
                     what = f"{run.name} ended with {run.state}{said(run.error_message)}"
                     sentence = f"{what}; it had written {rows:,} rows, which may be there beside those of the next try"

@@ -29,7 +29,7 @@ _LEAST_SPREAD: Final = 0.04
 """On the scale of logarithms: amounts that differ by less are the same."""
 
 
-class Sample(msgspec.Struct, frozen=True):
+class Sample(msgspec.Struct, frozen=True, gc=False):
     at: datetime
     seconds: float
     """The same moment as a number."""
