@@ -10,7 +10,7 @@ and what these jobs' standing runs read and wrote. What it costs depends on the 
 runs there have been.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -96,6 +96,11 @@ class Difference(Struct, frozen=True):
 # The walk
 
 
+_Ends: TypeAlias = tuple[frozenset[Id], frozenset[Id]]
+"""Sources and targets."""
+_NONE: Final[frozenset[Id]] = frozenset()
+
+
 class _Walk:
     """What has been seen so far: nodes with their distance, and from which datasets the walk went on."""
 
@@ -149,10 +154,10 @@ class _Walk:
             self.datasets.setdefault(dataset, 0)
         return found
 
-    def _shown(self, flow: Flow, own_roles: Sequence[Role] | None) -> tuple[Collection[Id], Collection[Id]]:
+    def _shown(self, flow: Flow, own_roles: Sequence[Role] | None) -> _Ends:
         """Which of its sources and targets lie on the way; of the job that was asked from, its sides."""
         if own_roles is not None:
-            return flow.sources if "output" in own_roles else (), flow.targets if "input" in own_roles else ()
+            return flow.sources if "output" in own_roles else _NONE, flow.targets if "input" in own_roles else _NONE
         passed_down, passed_up = self.passed["input"], self.passed["output"]
         is_passed_down = not flow.sources.isdisjoint(passed_down)
         is_passed_up = not flow.targets.isdisjoint(passed_up)
@@ -160,32 +165,31 @@ class _Walk:
             return flow.sources, flow.targets
         if is_passed_down:
             return flow.sources & passed_down, flow.targets
-        return (flow.sources, flow.targets & passed_up) if is_passed_up else ((), ())
+        return (flow.sources, flow.targets & passed_up) if is_passed_up else (_NONE, _NONE)
 
-    def edges(self, own: JobLineage | None, roles: Sequence[Role]) -> Iterator[tuple[Id | str, Id | str, bool]]:
-        """Source, target, and whether it is only declared: by class of a dataset, by id of a job."""
-        passed_down, passed_up = self.passed["input"], self.passed["output"]
+    def ends(self, own: JobLineage | None, roles: Sequence[Role]) -> Iterator[tuple[JobLineage, _Ends, bool]]:
+        """Of each job what goes in and what comes out, and whether that is only declared."""
         for job, _ in self.jobs.values():
-            node_id = job.node_id
+            own_roles = roles if job is own else None
             if len(job.flows) == 1:
                 # By far the most jobs: nothing can be said twice.
                 (flow,) = job.flows
-                sources, targets = self._shown(flow, roles if job is own else None)
-                for source in sources:
-                    yield source, node_id, flow.declared
-                for target in targets:
-                    yield node_id, target, flow.declared
+                yield job, self._shown(flow, own_roles), flow.declared
                 continue
-            ends: dict[tuple[Id | str, Id | str], bool] = {}
-            for flow in job.flows:
-                sources, targets = self._shown(flow, roles if job is own else None)
-                for source in sources:
-                    ends[source, node_id] = flow.declared and ends.get((source, node_id), True)
-                for target in targets:
-                    ends[node_id, target] = flow.declared and ends.get((node_id, target), True)
-            for (one, other), is_declared in ends.items():
-                yield one, other, is_declared
-        pairs = {
+            shown = [(self._shown(flow, own_roles), flow.declared) for flow in job.flows]
+            # What a run has shown is not only declared.
+            seen = [
+                frozenset[Id]().union(*(ends[side] for ends, is_declared in shown if not is_declared))
+                for side in (0, 1)
+            ]
+            rest = [frozenset[Id]().union(*(ends[side] for ends, _ in shown)) - seen[side] for side in (0, 1)]
+            yield job, (seen[0], seen[1]), False
+            yield job, (rest[0], rest[1]), True
+
+    def pairs(self) -> dict[tuple[Id, Id], None]:
+        """Source and target of what datasets themselves declare."""
+        passed_down, passed_up = self.passed["input"], self.passed["output"]
+        return {
             (source, target): None
             for told in self.told_by_datasets
             for flow in told.flows
@@ -193,8 +197,6 @@ class _Walk:
             for target in flow.targets
             if source in passed_down or target in passed_up
         }
-        for source, target in pairs:
-            yield source, target, True
 
 
 _ROLES: Final[dict[Direction, tuple[Role, ...]]] = {"up": ("output",), "down": ("input",), "both": ("output", "input")}
@@ -254,44 +256,52 @@ class _Told:
     def __init__(self, facts: StandingLineage, walk: _Walk, ignored: Ignored) -> None:
         self._facts = facts
         self._walk = walk
-        self._names = {
-            dataset: named
-            for dataset, named in facts.names(walk.datasets).items()
-            if not ignored.hides_dataset(named[1], named[0])
-        }
-        self._ids = {dataset: f"dataset:{named[0]}" for dataset, named in self._names.items()}
+        names = facts.names(walk.datasets)
+        if ignored:
+            names = {
+                dataset: named for dataset, named in names.items() if not ignored.hides_dataset(named[1], named[0])
+            }
+        self._names = names
+        self._ids = {dataset: f"dataset:{named[0]}" for dataset, named in names.items()}
 
     def graph(self, start: Start, own: JobLineage | None, level: Level, roles: Sequence[Role], depth: int) -> Graph:
-        nodes: list[Node] = [self._dataset(dataset, distance) for dataset, distance in self._datasets()]
-        nodes += [_job(job, distance) for job, distance in self._walk.jobs.values()]
-        edges = [] if level == "column" else list(self._edges(own, roles))
+        nodes = [*self._datasets(), *(_job(job, distance) for job, distance in self._walk.jobs.values())]
+        edges = [] if level == "column" else self._edges(own, roles)
         if level == "column":
             columns = _Columns(self._facts, self._walk, self._names)
             edges = columns.walk(start, own, roles, depth)
             nodes += columns.nodes()
         return Graph(start.node_id, nodes, edges, self._walk.is_truncated)
 
-    def _datasets(self) -> Iterator[tuple[Id, int]]:
-        return ((dataset, at) for dataset, at in self._walk.datasets.items() if dataset in self._names)
+    def _datasets(self) -> list[Node]:
+        found: list[Node] = []
+        names, ids = self._names, self._ids
+        for dataset, distance in self._walk.datasets.items():
+            if dataset in names:
+                urn, namespace, name, others = names[dataset]
+                found.append(DatasetNode(ids[dataset], urn, namespace, name, distance, others))
+        return found
 
-    def _dataset(self, dataset: Id, distance: int) -> DatasetNode:
-        urn, namespace, name, others = self._names[dataset]
-        return DatasetNode(self._ids[dataset], urn, namespace, name, distance, others)
-
-    def _edges(self, own: JobLineage | None, roles: Sequence[Role]) -> Iterator[Edge]:
-        jobs = self._walk.jobs
-        # Jobs go by their own names.
-        ids: dict[Id | str, str] = dict(self._ids.items())
-        ids.update((job, job) for job in jobs)
-        several = {job for job, (lineage, _) in jobs.items() if len(lineage.flows) > 1}
-        for source, target, declared in self._walk.edges(own, roles):
-            from_, to = ids.get(source), ids.get(target)
-            if from_ is None or to is None:
-                continue
-            if source in several and isinstance(target, bytes):
-                yield Edge(from_, to, declared, self._sources(jobs[from_][0], target))
+    def _edges(self, own: JobLineage | None, roles: Sequence[Role]) -> list[Edge]:
+        found: list[Edge] = []
+        ids = self._ids
+        for job, (sources, targets), declared in self._walk.ends(own, roles):
+            node_id = job.node_id
+            found += [Edge(ids[source], node_id, declared) for source in sources if source in ids]
+            if len(job.flows) == 1:
+                found += [Edge(node_id, ids[target], declared) for target in targets if target in ids]
             else:
-                yield Edge(from_, to, declared)
+                found += [
+                    Edge(node_id, ids[target], declared, self._sources(job, target))
+                    for target in targets
+                    if target in ids
+                ]
+        found += [
+            Edge(ids[source], ids[target], declared=True)
+            for source, target in self._walk.pairs()
+            if source in ids and target in ids
+        ]
+        return found
 
     def _sources(self, job: JobLineage, target: Id) -> list[str] | UnsetType:
         of_target = frozenset[Id]().union(*(flow.sources for flow in job.flows if target in flow.targets))
