@@ -145,6 +145,8 @@ def incident_detail(
     reach: Reach = Reach(),  # noqa: B008 - frozen
 ) -> IncidentDetail:
     """By the id of any of its failures. Raises `life.UnknownIncidentError`."""
+    # Until the transaction ends: all that is asked are probes of indexes, whatever the values, and planned once.
+    connection.execute("SELECT set_config('plan_cache_mode', 'force_generic_plan', true)")
     # Asked before the facts, lest it promises too much.
     as_of = facts_as_of(connection)
     history = History(connection)
