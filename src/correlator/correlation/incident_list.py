@@ -203,9 +203,14 @@ class Counts(msgspec.Struct, frozen=True):
 
 def incident_counts(connection: psycopg.Connection[Any], filters: Filters) -> Counts:
     conditions, values = _conditions(History(connection), filters)
+    wanted = " AND ".join(conditions) or "true"
+    # How the many that are over stand with people need not be asked.
     query = f"""
+        SELECT 'resolved', incident.severity, incident.kind, incident.root_id IS NULL, count(*)
+        FROM incidents AS incident WHERE incident.resolved_at IS NOT NULL AND {wanted} GROUP BY 2, 3, 4
+        UNION ALL
         SELECT {_STATUS}, incident.severity, incident.kind, incident.root_id IS NULL, count(*)
-        FROM incidents AS incident WHERE {" AND ".join(conditions) or "true"} GROUP BY 1, 2, 3, 4
+        FROM incidents AS incident WHERE incident.resolved_at IS NULL AND {wanted} GROUP BY 1, 2, 3, 4
     """  # noqa: S608
     status: Counter[str] = Counter(dict.fromkeys(("open", "acknowledged", "muted", "resolved"), 0))
     severity: Counter[str] = Counter()
