@@ -1,7 +1,7 @@
 """No question reads a large table from end to end: what it costs follows the answer, not the history."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -14,6 +14,7 @@ from correlator.correlation.history import History, Version
 from correlator.correlation.missing_runs import missing_runs
 from correlator.correlation.questions import Question
 from correlator.correlation.walk import Limits
+from tests.integration.correlation.scans import read_whole
 
 SHAPE = Layers("plans", 5, 400, 5)
 """2,000 jobs, 10,000 runs, 30,000 edges."""
@@ -26,20 +27,6 @@ def filled(shared: psycopg.Connection) -> Iterator[psycopg.Connection]:
     shared.execute("VACUUM ANALYZE")
     yield shared
     shared.execute("TRUNCATE facts.jobs, facts.job_runs, facts.datasets, facts.dataset_jobs CASCADE")
-
-
-def read_whole(connection: psycopg.Connection, ask: Callable[[], object]) -> list[str]:
-    """The large tables that a question has read from end to end."""
-    with connection.transaction():
-        before = _scans(connection)
-        ask()
-        after = _scans(connection)
-    return [name for name in LARGE if after[name] > before[name]]
-
-
-def _scans(connection: psycopg.Connection) -> dict[str, int]:
-    rows = connection.execute("SELECT relname, seq_scan FROM pg_stat_xact_user_tables WHERE schemaname = 'facts'")
-    return {name: count or 0 for name, count in rows}
 
 
 @pytest.mark.parametrize(
@@ -59,7 +46,7 @@ def test_a_question_finds_its_rows_by_indexes(filled: psycopg.Connection, name: 
     ask = questions(filled, SHAPE, random.Random(3))[name]
     # Also when the plan is no longer made for these very values.
     for _ in range(7):
-        read = read_whole(filled, ask)
+        read = read_whole(filled, LARGE, ask)
         # An empty table has nothing to be looked up.
         assert [table for table in read if table not in ("run_column_mappings", "data_tests")] == []
 
@@ -75,7 +62,7 @@ def test_a_cause_is_found_by_indexes(filled: psycopg.Connection) -> None:
     failure = Failure(Question("volume", ""), bad.dataset, bad, Version(*row), bad.at)
 
     for _ in range(7):
-        read = read_whole(filled, lambda: explain(History(filled), failure, Limits(runs=100)))
+        read = read_whole(filled, LARGE, lambda: explain(History(filled), failure, Limits(runs=100)))
         assert [table for table in read if table != "run_column_mappings"] == []
     assert len(explain(History(filled), failure).bad.distances) > 10
 
@@ -84,10 +71,10 @@ def test_missing_runs_cost_as_much_as_there_are_jobs(filled: psycopg.Connection)
     row = filled.execute("SELECT max(started_at) FROM job_runs").fetchone()
     assert row is not None
 
-    assert "job_runs" not in read_whole(filled, lambda: missing_runs(filled, row[0], limit=10))
+    assert "job_runs" not in read_whole(filled, LARGE, lambda: missing_runs(filled, row[0], limit=10))
 
 
 def test_what_reads_everything_is_noticed(filled: psycopg.Connection) -> None:
-    assert read_whole(filled, lambda: filled.execute("SELECT count(*) FROM job_runs WHERE producer = 'x'")) == [
+    assert read_whole(filled, LARGE, lambda: filled.execute("SELECT count(*) FROM job_runs WHERE producer = 'x'")) == [
         "job_runs"
     ]
