@@ -22,6 +22,7 @@ from correlator.correlation.producers import producers
 from correlator.correlation.runs import find_run
 from correlator.correlation.search import search
 from correlator.correlation.starts import find_start
+from correlator.http.listener import collect_rarely
 from correlator.rulebook.identity import canonical_job_run_id
 from correlator.rulebook.redaction import Redaction
 
@@ -78,6 +79,8 @@ def main() -> None:
     arguments.add_argument("--runs", type=int, nargs=2, default=(10, 50), help="of each job")
     arguments.add_argument("--rounds", type=int, default=50)
     given = arguments.parse_args()
+    # As in the server, whose answers these are.
+    collect_rarely()
     small, large = (Layers("bench", 10, jobs // 10, runs) for jobs, runs in zip(given.jobs, given.runs, strict=True))
     first, second = measured(small, given.rounds), measured(large, given.rounds)
     sizes = [f"{shape.layers * shape.width * shape.runs:,} runs" for shape in (small, large)]

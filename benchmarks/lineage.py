@@ -19,6 +19,7 @@ from benchmarks.figures import at_most, figure
 from benchmarks.merge import new_database
 from correlator.correlation.lineage import Direction, Graph, graph
 from correlator.correlation.starts import find_start
+from correlator.http.listener import collect_rarely
 from correlator.rulebook.identity import canonical_job_run_id, dataset_key, job_key
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -125,6 +126,8 @@ def main() -> None:
         Layers("2,000 jobs in 10 layers", 10, 200, given.runs): 100,
         Layers("6,000 jobs in 20 layers", 20, 300, given.runs): 200,
     }
+    # As in the server, whose answers these are.
+    collect_rarely()
     with new_database() as database, database.connect("benchmark", autocommit=True) as connection:
         for shape in shapes:
             fill(connection, shape)

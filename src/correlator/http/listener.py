@@ -23,6 +23,14 @@ cycles behind, but its objects count while it waits for its commit: with Python'
 through them for a fifth of its time."""
 
 
+def collect_rarely() -> None:
+    """Garbage, in a process that answers for long."""
+    # Modules and all that was made at the start stay; no collection has to look at them again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTED_AFTER)
+
+
 class Listening(Protocol):
     """As settings have it."""
 
@@ -83,8 +91,5 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # Modules and all that was made at the start stay; no collection has to look at them again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*COLLECTED_AFTER)
+        collect_rarely()
         self._on_started()
