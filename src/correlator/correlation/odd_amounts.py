@@ -6,7 +6,7 @@ from correlator.correlation.case import Case
 from correlator.correlation.findings import Findings, Pair
 from correlator.correlation.history import Run, Version
 from correlator.correlation.past import JobPast, PastRun
-from correlator.correlation.usual import Oddity, oddity
+from correlator.correlation.usual import Oddity, odd
 
 
 def find_amounts(case: Case, one: Findings) -> None:
@@ -22,13 +22,12 @@ def find_amounts(case: Case, one: Findings) -> None:
             if amount is None:
                 continue
             one.said["amount"].add(version.dataset)
-            odd = oddity(version.at, float(amount), before)
-            if odd is not None and odd.strength and version.dataset not in one.volumes:
-                one.volumes[version.dataset] = (word, odd)
+            found = odd(version.at, float(amount), before)
+            if found is not None and version.dataset not in one.volumes:
+                one.volumes[version.dataset] = (word, found)
     if one.run.ended_at is not None:
         seconds = (one.run.ended_at - one.run.started_at).total_seconds()
-        odd = oddity(one.run.ended_at, seconds, past.durations_before(one.run.ended_at))
-        one.duration = odd if odd is not None and odd.strength else None
+        one.duration = odd(one.run.ended_at, seconds, past.durations_before(one.run.ended_at))
 
 
 def find_between(case: Case, pair: Pair) -> None:
@@ -37,9 +36,9 @@ def find_between(case: Case, pair: Pair) -> None:
     for version in case.bad.written[one.run.id]:
         if version.dataset in one.volumes:
             continue
-        odd = next(odd_between(case.pasts[one.run.job_id], version, before, one.run), None)
-        if odd is not None:
-            one.between[version.dataset] = odd
+        found = next(odd_between(case.pasts[one.run.job_id], version, before, one.run), None)
+        if found is not None:
+            one.between[version.dataset] = found
 
 
 def odd_between(past: JobPast, version: Version, baseline: PastRun, last: Run) -> Iterator[tuple[PastRun, Oddity]]:
@@ -51,6 +50,6 @@ def odd_between(past: JobPast, version: Version, baseline: PastRun, last: Run) -
         if rows is not None and first < run.ended_at <= end and run.state == "COMPLETE"
     ]
     for run, rows in sorted(between, key=lambda one: (one[0].ended_at, one[0].id)):
-        odd = oddity(run.ended_at, float(rows), past.rows_before(version.dataset, run.ended_at, first))
-        if odd is not None and odd.strength:
-            yield run, odd
+        found = odd(run.ended_at, float(rows), past.rows_before(version.dataset, run.ended_at, first))
+        if found is not None:
+            yield run, found

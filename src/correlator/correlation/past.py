@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from correlator.correlation.history import History
-from correlator.correlation.usual import MANY, Sample
+from correlator.correlation.usual import MANY, Cadence, Sample, cadence
 
 RUNS: Final = 60
 """So many of a job's last runs say what is usual,"""
@@ -39,6 +39,7 @@ class JobPast(msgspec.Struct):
     """Rows and bytes of what they wrote, by the class of the dataset."""
     _samples: dict[tuple[str, UUID], list[Sample]] = msgspec.field(default_factory=dict)
     """Once asked for: in order of time."""
+    _rhythms: dict[datetime, Cadence | None] = msgspec.field(default_factory=dict)
     _good: list[PastRun] | None = None
     _ended_well: list[datetime] | None = None
 
@@ -83,6 +84,12 @@ class JobPast(msgspec.Struct):
             ):
                 found.append(run)
         return found
+
+    def rhythm(self, last: datetime) -> Cadence | None:
+        """How often it ended well up to a moment, as it goes after that."""
+        if last not in self._rhythms:
+            self._rhythms[last] = cadence(self.ended_well(last), last)
+        return self._rhythms[last]
 
     def interval(self, until: datetime) -> timedelta | None:
         """How long it usually takes from one good end to the next."""

@@ -14,7 +14,6 @@ from correlator.correlation.findings import Findings
 from correlator.correlation.history import Run, Version
 from correlator.correlation.past import PastRun
 from correlator.correlation.phrases import said
-from correlator.correlation.usual import cadence
 from correlator.correlation.walk import Step
 
 _AFTER_OTHERS: Final = 0.35
@@ -121,7 +120,7 @@ def _not_renewed(case: Case, job: UUID, version: Version, before: datetime | Non
     if usual is None or usual > (now - before) * 1.1:
         return None
     # After a Friday it may be Monday's that comes next.
-    rhythm = cadence(past.ended_well(version.at), version.at)
+    rhythm = past.rhythm(version.at)
     due = version.at + (usual if rhythm is None else rhythm.interval)
     if rhythm is not None and due - rhythm.slack > now:
         return None
@@ -145,7 +144,7 @@ def _trouble_of(case: Case, job: UUID, last: datetime, now: datetime) -> Trouble
     failed = past.failed_since(last, now)
     if failed is not None:
         return Trouble(job, failed, last)
-    rhythm = cadence(past.ended_well(last), last)
+    rhythm = past.rhythm(last)
     if rhythm is None or not rhythm.is_late(last, now):
         return None
     return Trouble(job, None, last, last + rhythm.interval)

@@ -75,12 +75,29 @@ def oddity(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | No
     if len(before) < _FEWEST:
         return None
     one = Sample.of(at, amount)
-    alike = list(_alike(one, before, _as_of_hour(one, before, _as_of_now(one, before))))
-    parts = [_Usual.of(logs) for logs in alike]
+    return _judged(one, amount, before, _as_of_hour(one, before, _as_of_now(one, before)))
+
+
+def odd(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | None:
+    """The oddity of what is odd. Most is not, and is known by a look at all."""
+    if len(before) < _FEWEST:
+        return None
+    one = Sample.of(at, amount)
+    logs = _as_of_hour(one, before, _as_of_now(one, before))
+    if abs(_Usual.of(logs).score(one.log)) < _ODD_SCORE:
+        return None
+    found = _judged(one, amount, before, logs)
+    return found if found.strength else None
+
+
+def _judged(one: Sample, amount: float, before: Sequence[Sample], logs: list[float]) -> Oddity:
+    """`logs` are those of `before`, as they would be now."""
+    alike = list(_alike(one, before, logs))
+    parts = [_Usual.of(part) for part in alike]
     scores = [part.score(one.log) for part in parts]
     is_odd = all(score > 0 for score in scores) or all(score < 0 for score in scores)
     # How far it is from what is usual is told by those that are most alike, if they are more than two.
-    usual = [part for part, logs in zip(parts, alike, strict=True) if len(logs) >= _TO_TELL][-1]
+    usual = [part for part, of_part in zip(parts, alike, strict=True) if len(of_part) >= _TO_TELL][-1]
     return Oddity(amount, math.exp(usual.middle) - 1, min(scores, key=abs) if is_odd else 0.0)
 
 
