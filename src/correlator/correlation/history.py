@@ -104,8 +104,6 @@ class History:
         self.connection = connection
         self.schema = schema
         self._cursor = connection.cursor(binary=True)
-        # A producer may send a year that Python has not, and a merge must not stop for it.
-        read_any_moment(self._cursor)
         self._runs: dict[UUID, Run] = {}
         self._classes: dict[UUID, UUID] = {}
         self._members: dict[UUID, list[UUID]] = {}
@@ -115,7 +113,16 @@ class History:
     def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Tables of the facts are named as `{s}.table`."""
         sent = [_array(value) if isinstance(value, list) else value for value in parameters]
-        return self._cursor.execute(query.replace("{s}", self.schema).encode(), sent).fetchall()
+        asked = query.replace("{s}", self.schema).encode()
+        self._cursor.execute(asked, sent)
+        try:
+            return self._cursor.fetchall()
+        except psycopg.DataError:
+            # A producer may send a year that Python has not, and a merge must not stop for it. To read every moment
+            # with that in mind would take seven times as long.
+            self._cursor = self.connection.cursor(binary=True)
+            read_any_moment(self._cursor)
+            return self._cursor.execute(asked, sent).fetchall()
 
     @cached_property
     def are_there(self) -> "_Kinds":

@@ -135,16 +135,22 @@ def pasts(history: History, jobs: Iterable[UUID], until: datetime, number: int =
     wanted = list(dict.fromkeys(jobs))
     found = {job: JobPast() for job in wanted}
     lately = until - _LATELY if until - _FIRST > _LATELY else until
-    rows = history.rows(_PAST, lately, MOST_RUNS, wanted, until, number)
-    classes = history.classes({dataset for *_, dataset, _, _ in rows if dataset is not None})
+    rows = history.rows(_PAST, lately, MOST_RUNS, until, number, wanted)
+    classes = history.classes({row[7] for row in rows if row[7] is not None})
+    in_order = list(found.values())
     run: PastRun | None = None
-    for job, id_, state, started_at, ended_at, parent, nominal_time, dataset, row_count, byte_size in rows:
-        past = found[job]
+    # There are thousands, and nearly always a job writes what its run before has written.
+    written: tuple[int, UUID | None, list[tuple[PastRun, int | None, int | None]]] = (0, None, [])
+    for place, id_, state, started_at, ended_at, parent, nominal_time, dataset, row_count, byte_size in rows:
         if run is None or id_ != run.id:
             run = PastRun(id_, state, started_at, ended_at, parent, nominal_time)
-            past.runs.append(run)
-        if dataset is not None:
-            past.written.setdefault(classes[dataset], []).append((run, row_count, byte_size))
+            in_order[place - 1].runs.append(run)
+        if dataset is None:
+            continue
+        if place != written[0] or dataset != written[1]:
+            of_job = in_order[place - 1].written
+            written = (place, dataset, of_job.setdefault(classes[dataset], []))
+        written[2].append((run, row_count, byte_size))
     return found
 
 
@@ -181,15 +187,18 @@ _HEAVY: Final = ("spark.logicalPlan", "spark_unknown", "debug", "gcp_dataproc_sp
 # Of each job the end of one index range, and for each run a probe of what it wrote. How many it takes to reach as far
 # back as that, the index alone tells.
 _PAST: Final = """
-SELECT job.id, ended.*, written.dataset_id, written.row_count, written.byte_size
+SELECT job.place, ended.*, written.dataset_id, written.row_count, written.byte_size
 FROM (
-    SELECT asked.id, asked.until, greatest(asked.least, (
+    SELECT asked.place, asked.id, asked.until, greatest(asked.least, (
         SELECT count(*) FROM (
             SELECT FROM {s}.job_runs AS run
             WHERE run.job_id = asked.id AND run.ended_at <= asked.until AND run.ended_at > %s LIMIT %s
         ) AS lately
     )) AS most
-    FROM (SELECT unnest(%s::uuid[]) AS id, %s::timestamptz AS until, %s::bigint AS least) AS asked
+    FROM (
+        SELECT wanted.place, wanted.id, %s::timestamptz AS until, %s::bigint AS least
+        FROM unnest(%s::uuid[]) WITH ORDINALITY AS wanted (id, place)
+    ) AS asked
 ) AS job
 CROSS JOIN LATERAL (
     SELECT run.id, run.current_state, run.started_at, run.ended_at, run.parent_job_run_id, run.nominal_time
@@ -200,7 +209,7 @@ CROSS JOIN LATERAL (
 -- Said so that it is no part of the probe: it stands last in the key, and looks dear to the planner.
 LEFT JOIN {s}.lineage_edges AS written ON written.job_run_id = ended.id AND written.edge_type <> 'input'
     AND num_nonnulls(written.row_count, written.byte_size) > 0
-ORDER BY job.id, ended.ended_at DESC, ended.id DESC
+ORDER BY job.place, ended.ended_at DESC, ended.id DESC
 """
 
 _FACETS: Final = "SELECT id, facets - %s::text[] FROM {s}.job_runs WHERE id = ANY (%s::uuid[])"
