@@ -104,7 +104,7 @@ def test_facts_are_as_of_the_first_event_that_is_not_in_them(client: Client, con
     assert before < behind
     assert behind == received.isoformat().replace("+00:00", "Z")
     assert get(client, "/api/v1/health/lag")["readers"] == [
-        {"reader": "facts", "events": 1, "seconds": pytest.approx(0, abs=120)}
+        {"source": "log", "reader": "facts", "events": 1, "seconds": pytest.approx(0, abs=120)}
     ]
 
     apply_all(connection)
