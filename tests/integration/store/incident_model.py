@@ -1,7 +1,7 @@
 """What is derived of facts, worked out once more: in Python, from all of them, with the rulebook's own rules."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -105,15 +105,16 @@ def answers_of_tests(facts: Facts) -> dict[Id, list[Answer]]:
         stored[run].append(Outcome(test, result, DatasetRef(dataset, "", "", "") if dataset else None))
         times[run, test_id] = at
     found: defaultdict[Id, list[Answer]] = defaultdict(list)
+    edges = _edges(facts)
     for (run,), row in facts.rows(f.JOB_RUNS).items():
         view = run_view(row)
         standing = standing_results(
             stored[run],
-            inputs=[DatasetRef(dataset, "", "", "") for dataset in _edges(facts, run, "input")],
+            inputs=[DatasetRef(dataset, "", "", "") for dataset in edges[run, "input"]],
             job_name=row["identity"][3],
             state=view.state,
             error_message=row["error"][3] or "" if "error" in row else "",
-            is_observing=_observes(facts, run, row),
+            is_observing=_observes(row, edges[run, "output"]),
         )
         # A result that was moved to a dataset has the time of the one it was.
         of_name = {(o.test.name, o.test.column, o.test.parameters): times[run, o.test.key] for o in stored[run]}
@@ -131,31 +132,35 @@ def answers_of_tests(facts: Facts) -> dict[Id, list[Answer]]:
 def answers_of_jobs(facts: Facts) -> dict[Id, list[Answer]]:
     found: defaultdict[Id, list[Answer]] = defaultdict(list)
     rows = {run: row for (run,), row in facts.rows(f.JOB_RUNS).items()}
+    edges = _edges(facts)
+    of_job: defaultdict[Id, dict[Id, Row]] = defaultdict(dict)
+    for run, row in rows.items():
+        of_job[row["identity"][1]][run] = row
     for run, row in rows.items():
         view = run_view(row)
         job = row["identity"][1]
-        outputs = sorted(_edges(facts, run, "output"))
+        outputs = sorted(edges[run, "output"])
         if view.ended_at is None:
             continue
         if view.state == "COMPLETE":
             found[job].append(Answer(view.ended_at, run, "pass", None))
         elif (
             outputs
-            and not _observes(facts, run, row)
-            and not any(_is_retry(row, run, other, key) for key, other in rows.items())
-            and not _is_restarted(row, [other for other in rows.values() if other["identity"][1] == job])
+            and not _observes(row, outputs)
+            and not any(_is_retry(row, run, other, key) for key, other in of_job[job].items())
+            and not _is_restarted(row, of_job[job].values())
         ):
             found[job].append(Answer(view.ended_at, run, "fail", outputs[0]))
     return found
 
 
 def _is_retry(row: Row, run: Id, other: Row, other_run: Id) -> bool:
+    """Of two runs of one job."""
     parent = row["parent"][3] if "parent" in row else None
     return (
         parent is not None
         and "parent" in other
         and other["parent"][3] == parent
-        and other["identity"][1] == row["identity"][1]
         and (run_view(other).started_at, other_run) > (run_view(row).started_at, run)
     )
 
@@ -173,17 +178,21 @@ def _is_restarted(row: Row, runs: Iterable[Row]) -> bool:
     return any(view.ended_at <= v.started_at <= view.ended_at + _GAP for v in views)
 
 
-def _observes(facts: Facts, run: Id, row: Row) -> bool:
+def _observes(row: Row, outputs: Collection[Id]) -> bool:
     said = row.get("type")
     return observes(
         (said[5] or "") if said else "",
         has_results="tested" in row and bool(row["tested"][0]),
-        has_outputs=bool(_edges(facts, run, "output")),
+        has_outputs=bool(outputs),
     )
 
 
-def _edges(facts: Facts, run: Id, role: str) -> list[Id]:
-    return [dataset for of_run, dataset, of_role in facts.rows(f.LINEAGE_EDGES) if (of_run, of_role) == (run, role)]
+def _edges(facts: Facts) -> defaultdict[tuple[Id, str], list[Id]]:
+    """The datasets of each run and role."""
+    found: defaultdict[tuple[Id, str], list[Id]] = defaultdict(list)
+    for run, dataset, role in facts.rows(f.LINEAGE_EDGES):
+        found[run, role].append(dataset)
+    return found
 
 
 def streaks(answers: Mapping[Id, Iterable[Answer]]) -> list[Streak]:
