@@ -7,7 +7,7 @@ repeated is there once, and what stands is never touched, not even while it is w
 
 import logging
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 
 from correlator.pipeline import arrivals
+from correlator.pipeline.hadoop import literally
 from correlator.pipeline.sources import Judge, Source
 from correlator.pipeline.sources.log import LOG
 from correlator.pipeline.stages import Batches
@@ -75,8 +76,7 @@ class Archive:
 
     def read(self, spark: SparkSession, batches: Sequence[ArchiveBatch]) -> DataFrame:
         """The events of some batches, as they arrived."""
-        paths = [f"{self.directory}/{batch.directory}" for batch in batches]
-        return spark.read.schema(arrivals.SCHEMA).option("recursiveFileLookup", "true").parquet(*paths)
+        return _read(spark, [f"{self.directory}/{batch.directory}" for batch in batches])
 
     def sink(self, source: Source) -> "ArchiveSink":
         return ArchiveSink(self, source)
@@ -171,11 +171,17 @@ def _judged(arrived: DataFrame, judge: Judge) -> DataFrame:
 
 def _spans(spark: SparkSession, target: str) -> list[Span]:
     """How far the events of a batch go, by origin. What was left out at the very end is read again, and left out."""
-    written = spark.read.schema(arrivals.SCHEMA).option("recursiveFileLookup", "true").parquet(target)
-    counted = written.groupBy("origin").agg(
-        fn.count(fn.lit(1)), fn.min("position"), fn.max("position"), fn.max("size"), fn.max("modified_at")
+    counted = (
+        _read(spark, [target])
+        .groupBy("origin")
+        .agg(fn.count(fn.lit(1)), fn.min("position"), fn.max("position"), fn.max("size"), fn.max("modified_at"))
     )
     return [Span(*row) for row in counted.collect()]
+
+
+def _read(spark: SparkSession, directories: Iterable[str]) -> DataFrame:
+    paths = map(literally, directories)
+    return spark.read.schema(arrivals.SCHEMA).option("recursiveFileLookup", "true").parquet(*paths)
 
 
 def _jvm(spark: SparkSession) -> Any:

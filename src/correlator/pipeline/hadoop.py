@@ -1,8 +1,14 @@
 """Files on any path that Hadoop knows, from Python."""
 
+import re
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+
+def literally(path: str) -> str:
+    """A path to read from that is no pattern, whatever letters it has."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
 
 
 def delete(spark: SparkSession, path: str) -> None:

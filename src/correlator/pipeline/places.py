@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
 from correlator.config import PipelineSettings
+from correlator.pipeline.hadoop import literally
 
 _AT_A_TIME: Final = 8
 """Files that are opened at the same time."""
@@ -150,7 +151,7 @@ class HadoopPlaces:
 
 def rows_of(spark: SparkSession, parent: str, directories: Sequence[str], *told: Any) -> list[Any]:
     """Some figures of the Parquet files in each directory, by its name below the parent."""
-    paths = [f"{parent}/{directory}" for directory in directories]
+    paths = [literally(f"{parent}/{directory}") for directory in directories]
     files = spark.read.schema("position BIGINT, raw BINARY").option("recursiveFileLookup", "true").parquet(*paths)
     name = fn.regexp_extract("_metadata.file_path", r"(source=[^/]+/[^/]+)/[^/]+/[^/]+$", 1)
     return files.groupBy(name.alias("directory")).agg(*told).collect()

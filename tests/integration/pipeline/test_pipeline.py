@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import psycopg
 import pyarrow as pa
 import pytest
@@ -12,9 +13,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import StructType
 
+from correlator.pipeline.archive import Archive
 from correlator.pipeline.driver import Driver, Plan, Turn
 from correlator.pipeline.event_log import EventLogSource
 from correlator.pipeline.fact_sink import Done
+from correlator.pipeline.places import HadoopPlaces
 from correlator.pipeline.sources import Source
 from correlator.pipeline.sources.files import FilesSource
 from correlator.pipeline.sources.log import LogSource
@@ -201,6 +204,23 @@ def test_single_files_can_be_named_and_parquet_may_have_a_column_of_another_name
 
     check_facts(database, events)
     assert sum(read for read, *_ in ledger(database, "files")) == 20
+
+
+def test_an_archive_may_lie_where_letters_would_be_a_pattern_elsewhere(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    events = warehouse(3)
+    write_lines(tmp_path / "events.jsonl", events)
+    archive = tmp_path / "archive [1] of {a,b}*?"
+    files = FilesSource([str(tmp_path / "events.jsonl")], judge)
+
+    Driver(spark, database, [files], msgspec.structs.replace(plan(tmp_path), archive=str(archive))).batch()
+
+    check_files_archive(database, archive, events)
+    kept = Archive(database, str(archive))
+    assert sorted(row["raw"] for row in kept.read(spark, kept.batches()).collect()) == sorted(events)
+    names = [batch.directory for batch in kept.batches()]
+    assert sum(int(rows) for rows in HadoopPlaces(spark).rows(str(archive), names).values()) == len(events)
 
 
 def test_events_of_the_log_and_of_files_are_one_history(run: Run, database: Database, tmp_path: Path) -> None:
