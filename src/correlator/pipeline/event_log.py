@@ -190,7 +190,9 @@ class EventLogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[LogRange]:
         options = self._options
-        return ranges(options.start, options.end, options.parallelism, options.events_a_task)
+        found = ranges(options.start, options.end, options.parallelism, options.events_a_task)
+        # Spark takes none for a source that cannot be divided, and would have it read as a whole.
+        return found or [LogRange(options.start, options.start)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, partition)

@@ -206,6 +206,15 @@ def test_single_files_can_be_named_and_parquet_may_have_a_column_of_another_name
     assert sum(read for read, *_ in ledger(database, "files")) == 20
 
 
+def test_of_a_part_of_the_log_without_events_nothing_is_read(spark: SparkSession, database: Database) -> None:
+    append(database, warehouse(3))
+
+    log = LogSource(database.url)
+
+    assert log.between(spark, 2, 2).count() == 0
+    assert log.between(spark, 2, 4).count() == 2
+
+
 def test_an_archive_may_lie_where_letters_would_be_a_pattern_elsewhere(
     spark: SparkSession, database: Database, tmp_path: Path
 ) -> None:
