@@ -141,6 +141,7 @@ class Query:
         self._stopping = stopping
         self._idle = threading.Lock()
         self._failed: Exception | None = None
+        self._database = database
         self._turn = Turn(database, self.name, stopping)
         self._backlog: Backlog | None = None
 
@@ -244,8 +245,11 @@ class Query:
         offsets = None if progress is None else self._source.offsets(progress)
         if progress is None or offsets is None:
             return
-        with suppress(psycopg.OperationalError):
-            connection = self._turn.connection
+        # Not the turn's own connection: that may have died while nothing came, and nobody would look any more.
+        with (
+            suppress(psycopg.OperationalError),
+            self._database.connect("pipeline backlog", autocommit=True) as connection,
+        ):
             if self._backlog is None:
                 self._backlog = Backlog(backlog_seen(connection, self._source.name, self._reader) or _at(progress))
             seen = self._backlog.look(_at(progress), *offsets)
@@ -282,15 +286,10 @@ class Turn:
         if self._connection is not None:
             self._connection.close()
 
-    @property
-    def connection(self) -> psycopg.Connection:
-        if self._connection is None:
-            raise RuntimeError("it is not this query's turn")
-        return self._connection
-
     def check(self) -> None:
         """The database may have been restarted since, and the turn be somebody else's."""
-        self.connection.execute("SELECT")
+        if self._connection is not None:
+            self._connection.execute("SELECT")
 
 
 def is_passing(error: BaseException) -> bool:
