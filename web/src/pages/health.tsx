@@ -133,7 +133,7 @@ function Ledger() {
       {pipeline.length === 0 && <p className="soft">It has not merged anything yet: start it with <code>correlator up</code>.</p>}
       {behind && (
         <p className="soft small">
-          {behind.readers.map((reader) => `${reader.source} ${reader.reader} ${reader.events ? `is ${count(reader.events, "event")} and ${duration(reader.seconds)} behind` : "is up to date"}`).join("; ")}.
+          {behind.readers.map((reader) => `${reader.reader} of ${reader.source}: ${reader.events ? `${count(reader.events, "event")} and ${duration(reader.seconds)} behind` : "up to date"}`).join("; ")}.
         </p>
       )}
     </Card>
