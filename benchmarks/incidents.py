@@ -3,7 +3,8 @@
 Warehouses of 100 jobs in 10 layers, every job once an hour, every table tested by the run that writes it; of 200 runs
 one begins a streak of three failed tests, and a third of the streaks' jobs had changed their code. The large history
 has more of them, and longer. Filled straight into the tables, and incidents derived as a replay does it. One
-connection; each question is asked many times, of another incident each time.
+connection; each question is asked many times, of another incident each time. A list is a page of ten, of which the
+small history has as many; the newest are a page of fifty.
 """
 
 import argparse
@@ -26,8 +27,11 @@ from correlator.correlation.starts import find_start
 from correlator.http.listener import collect_rarely
 from correlator.rulebook.identity import dataset_key, job_key
 from correlator.store.incidents import derive_all
+from correlator.store.last_runs import note_all_last_runs
 
 LAYERS, WIDTH = 10, 10
+PAGE = 10
+"""So many are listed where the small history has no more: what is told of one costs as much as finding it."""
 
 
 DETAIL = "an incident: cause, evidence, impact"
@@ -143,6 +147,7 @@ def fill(connection: psycopg.Connection, size: Size) -> None:
             cursor.execute(statement.encode(), given)
     connection.execute("VACUUM ANALYZE")
     with connection.transaction():
+        note_all_last_runs(connection)
         derive_all(connection)
     connection.execute("VACUUM ANALYZE")
 
@@ -153,13 +158,16 @@ def questions(
     def dataset() -> str:
         return urn(chance.randrange(size.warehouses), chance.randrange(2, LAYERS), chance.randrange(WIDTH))
 
+    def listed(filters: Filters) -> object:
+        return incident_list(connection, filters, limit=PAGE)
+
     return {
         DETAIL: lambda: incident_detail(connection, chance.choice(ids)),
         "incidents, the newest": lambda: incident_list(connection, Filters()),
-        "incidents, open": lambda: incident_list(connection, Filters(status="open")),
-        "incidents of a dataset": lambda: incident_list(connection, Filters(dataset=dataset())),
-        "incidents by a part of a name": lambda: incident_list(connection, Filters(text=dataset().rpartition(".")[2])),
-        "incidents that nobody has": lambda: incident_list(connection, Filters(text="no such name")),
+        "incidents, open": lambda: listed(Filters(status="open")),
+        "incidents of a dataset": lambda: listed(Filters(dataset=dataset())),
+        "incidents by a part of a name": lambda: listed(Filters(text=dataset().rpartition(".")[2])),
+        "incidents that nobody has": lambda: listed(Filters(text="no such name")),
         "how many incidents": lambda: incident_counts(connection, Filters()),
         "lineage, two steps both ways": lambda: graph(
             connection, find_start(connection, f"dataset:{dataset()}"), depth=2

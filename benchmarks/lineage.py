@@ -21,6 +21,7 @@ from correlator.correlation.lineage import Direction, Graph, graph
 from correlator.correlation.starts import find_start
 from correlator.http.listener import collect_rarely
 from correlator.rulebook.identity import canonical_job_run_id, dataset_key, job_key
+from correlator.store.last_runs import note_all_last_runs
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 NO_ORDER = bytes(25)
@@ -107,6 +108,7 @@ def fill(connection: psycopg.Connection, shape: Layers) -> None:
                 for urn in inputs:
                     copy.write_row((dataset_key(urn).hex(), job, "input"))
                 copy.write_row((dataset_key(output).hex(), job, "output"))
+        note_all_last_runs(connection)
 
 
 def ask(connection: psycopg.Connection, urn: str, direction: Direction) -> Graph:

@@ -5,6 +5,7 @@ Then judged, deduplicated and folded into Parquet, and once more through the dri
 Python processes, PostgreSQL left out.
 
     python -m benchmarks.pipeline --events 1000000 2000000 4000000
+    python -m benchmarks.pipeline --events 1000000 --apart 50000
 """
 
 import argparse
@@ -15,7 +16,9 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, islice
 from pathlib import Path
 from typing import Self
 
@@ -47,19 +50,31 @@ class Measured(msgspec.Struct, frozen=True):
     peak_mb: float
 
 
-def write_events(directory: Path, events: int) -> int:
-    """START and COMPLETE of runs, in files of 100,000, and say how many bytes. Every run is a new one."""
+def write_events(directory: Path, events: int, apart: int = 0) -> int:
+    """START and COMPLETE of new runs, in files of 100,000, and say how many bytes they have.
+
+    Between the two of a run there are START of `apart` others, and what ends then.
+    """
     directory.mkdir()
     templates = [event(number, state, _PLACE) for number in range(_TEMPLATES) for state in ("START", "COMPLETE")]
+    written = islice(_runs(templates, apart), events)
     size = 0
     for start in range(0, events, EVENTS_A_FILE):
         with (directory / f"events-{start:09}.jsonl").open("wb") as file:
-            for number in range(start, min(start + EVENTS_A_FILE, events), 2):
-                run = str(uuid.uuid4()).encode()
-                place = number % (2 * _TEMPLATES)
-                for template in templates[place : place + 2]:
-                    size += file.write(template.replace(_PLACE.encode(), run) + b"\n")
+            for line in islice(written, EVENTS_A_FILE):
+                size += file.write(line)
     return size
+
+
+def _runs(templates: list[bytes], apart: int) -> Iterator[bytes]:
+    running: deque[tuple[int, bytes]] = deque()
+    for number in count():
+        place, run = number % _TEMPLATES * 2, str(uuid.uuid4()).encode()
+        running.append((place + 1, run))
+        yield templates[place].replace(_PLACE.encode(), run) + b"\n"
+        if len(running) > apart:
+            place, run = running.popleft()
+            yield templates[place].replace(_PLACE.encode(), run) + b"\n"
 
 
 def run_floor(spark: SparkSession, directory: Path) -> None:
@@ -144,7 +159,7 @@ def measure(work: Callable[[], None]) -> Measured:
     return Measured(seconds, memory.peak)
 
 
-def benchmark(sizes: Sequence[int], rounds: int) -> bool:
+def benchmark(sizes: Sequence[int], rounds: int, apart: int = 0) -> bool:
     scratch = Path(tempfile.mkdtemp(prefix="correlator-benchmark-"))
     spark = spark_session(f"local[{CORES}]", name="benchmark", settings={"spark.driver.memory": "2g"})
     found: dict[tuple[str, int], Measured] = {}
@@ -156,8 +171,12 @@ def benchmark(sizes: Sequence[int], rounds: int) -> bool:
         run_postgres(spark, warm, scratch)
         for events in sizes:
             directory = scratch / f"events-{events}"
-            size = write_events(directory, events)
-            print(f"\n{events:,} events, {size / events:,.0f} bytes each, {CORES} cores, {rounds} rounds", flush=True)
+            size = write_events(directory, events, apart)
+            print(
+                f"\n{events:,} events, {size / events:,.0f} bytes each, {CORES} cores, {rounds} rounds, "
+                f"{apart:,} other runs between a START and its COMPLETE",
+                flush=True,
+            )
             works: dict[str, Callable[[], None]] = {
                 FLOOR: lambda directory=directory: run_floor(spark, directory),  # type: ignore[misc]
                 PARQUET: lambda directory=directory: run_parquet(spark, directory, scratch),  # type: ignore[misc]
@@ -213,5 +232,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, nargs="+", default=[200_000])
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--apart", type=int, default=0, help="runs that start between a START and its COMPLETE")
     options = parser.parse_args()
-    benchmark(options.events, options.rounds)
+    benchmark(options.events, options.rounds, options.apart)

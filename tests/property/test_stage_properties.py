@@ -3,7 +3,7 @@
 Spark only carries parcels about; here they are carried by hand, so that thousands of examples take seconds.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
 import pyarrow as pa
@@ -21,8 +21,10 @@ from correlator.pipeline.stages import (
     _gathered,
     _neighbours,
     _parcels,
+    _whole,
 )
 from correlator.pipeline.tally import Tally
+from correlator.rulebook import facts as f
 from correlator.rulebook.bundles import merge_bundles
 from correlator.rulebook.decode import judge
 from correlator.rulebook.facts import Facts
@@ -91,9 +93,11 @@ def met(meetings: Iterable[Meeting]) -> tuple[Facts, Tally, int]:
     return facts, tally, rejects
 
 
-def shuffled(tasks: Iterable[Iterable[pa.RecordBatch]], partitions: int) -> Iterator[list[Parcel]]:
+def shuffled(
+    tasks: Iterable[Iterable[pa.RecordBatch]], partitions: int, stage_whole: Callable[[Facts], None] | None = None
+) -> Iterator[list[Parcel]]:
     """As Spark does it: each task's parcels through Arrow, by key into partitions, sorted in each."""
-    parcels = [parcel for task in tasks for parcel in _parcels(_batches(_fold_arrivals(task, judge)))]
+    parcels = [parcel for task in tasks for parcel in _parcels(_batches(_fold_arrivals(task, judge, stage_whole)))]
     for number in range(partitions):
         yield sorted((p for p in parcels if sum(p.key) % partitions == number), key=lambda parcel: parcel.key)
 
@@ -136,6 +140,25 @@ def test_a_large_batch_through_the_shuffle_gives_the_same(
     arrived = Arrived(history, data)
 
     check(arrived, [met(_neighbours(parcels)) for parcels in shuffled(arrived.tasks, partitions)])
+
+
+@given(history=HISTORIES, data=st.data(), partitions=st.integers(1, 3))
+@settings(max_examples=300, deadline=None)
+def test_so_it_does_when_whole_runs_do_not_go_through_the_shuffle(
+    history: list[Json], data: st.DataObject, partitions: int
+) -> None:
+    arrived = Arrived(history, data)
+    staged = Facts()
+
+    def stage_whole(facts: Facts) -> None:
+        whole = _whole(facts)
+        for table, key, row in facts.without_runs(whole):
+            staged.add(table, [(key, row)])
+        assert not whole & {run for (run,) in facts.rows(f.JOB_RUNS)}
+
+    found = [met(_neighbours(parcels)) for parcels in shuffled(arrived.tasks, partitions, stage_whole)]
+
+    check(arrived, [*found, (staged, Tally(), 0)])
 
 
 @given(history=HISTORIES, data=st.data())

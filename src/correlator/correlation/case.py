@@ -62,7 +62,10 @@ def open_case(history: History, failure: Failure, limits: Limits) -> Case:
     starts = [next(bound) if isinstance(side, Use) else side for side in sides]
     bad, good = walk(history, [(start, failure.question.columns) for start in starts], limits, others=True)
     runs = history.runs([*bad.distances, *good.distances])
-    past = pasts(history, {run.job_id for run in runs.values()}, failure.at)
+    written = [
+        (runs[run].job_id, version.dataset) for run in bad.written if run in runs for version in bad.written[run]
+    ]
+    past = pasts(history, {run.job_id for run in runs.values()}, failure.at, written)
     return Case(history, failure, bad, good, runs, past, _names(history, bad))
 
 

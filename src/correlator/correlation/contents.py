@@ -80,15 +80,14 @@ def find_unchanged(case: Case, pairs: Sequence[Pair]) -> None:
         )
         for one in runs
     }
-    asked = [run for one in runs for run in (one.run.id, *(past.id for past in former[one.run.id]))]
-    versions: defaultdict[UUID, dict[UUID, str]] = defaultdict(dict)
-    for run, dataset, named in case.history.rows(_VERSIONS_READ, list(dict.fromkeys(asked))):
-        versions[run][dataset] = named
+    versions = _versions_read(case, [one.run.id for one in runs])
+    # Few name versions: what was before is asked for where one is named now.
+    versions |= _versions_read(case, [past.id for run in versions for past in former[run]])
     for one in runs:
         if not former[one.run.id]:
             continue
-        for dataset, named in versions[one.run.id].items():
-            seen = [versions[past.id].get(dataset) for past in former[one.run.id]]
+        for dataset, named in versions.get(one.run.id, {}).items():
+            seen = [versions.get(past.id, {}).get(dataset) for past in former[one.run.id]]
             if seen[0] == named and len(seen) > 1 and seen[1] != named:
                 sentence = f"it read version {named[:40]} of its input, as its last run did"
                 one.unchanged.append(Unchanged(sentence, is_certain=True))
@@ -98,6 +97,14 @@ def find_unchanged(case: Case, pairs: Sequence[Pair]) -> None:
             if version.row_count and _is_alive(counts) and version.row_count == counts[0]:
                 sentence = f"it wrote {version.row_count:,} rows, exactly as many as its last run"
                 one.unchanged.append(Unchanged(sentence, is_certain=False))
+
+
+def _versions_read(case: Case, runs: Sequence[UUID]) -> dict[UUID, dict[UUID, str]]:
+    """Of the runs that name any."""
+    found: defaultdict[UUID, dict[UUID, str]] = defaultdict(dict)
+    for run, dataset, named in case.history.rows(_VERSIONS_READ, list(dict.fromkeys(runs))) if runs else ():
+        found[run][dataset] = named
+    return dict(found)
 
 
 def _is_alive(counts: Sequence[int]) -> bool:

@@ -109,6 +109,8 @@ class History:
         self._members: dict[UUID, list[UUID]] = {}
         self._families: dict[UUID, list[_Candidate]] = {}
         self._edges: dict[UUID, _Edges] = {}
+        self._are_shared: dict[UUID, bool] = {}
+        self._last_writes: dict[tuple[UUID, UUID, datetime], list[_Candidate]] = {}
 
     def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Tables of the facts are named as `{s}.table`."""
@@ -190,19 +192,6 @@ class History:
         self._runs.update((run.id, run) for run in kept)
         return kept
 
-    def _keep_run(self, id_: UUID, rest: Sequence[Any]) -> Run:
-        run = self._runs.get(id_)
-        if run is None:
-            run = self._runs[id_] = Run(id_, *rest)
-        return run
-
-    def reads(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Rows of a query that ends with `RUN_COLUMNS`, without these: the runs are kept."""
-        rows = self.rows(query, *parameters)
-        for row in rows:
-            self._keep_run(row[-_RUN_WIDTH], row[1 - _RUN_WIDTH :])
-        return [row[:-_RUN_WIDTH] for row in rows]
-
     def last_ended(
         self, wanted: Sequence[tuple[UUID, datetime]], number: int
     ) -> dict[tuple[UUID, datetime], list[Run]]:
@@ -235,16 +224,20 @@ class History:
             rows = self.rows(_EDGES, unknown)
             classes = self.classes(row[1] for row in rows)
             known = self.runs(unknown)
-            met: set[tuple[UUID, UUID]] = set()
+            # All of a run come one after the other: to look it up is dear, and there are hundreds.
+            last, edges, is_test = 0, _Edges([], []), False
+            met: set[UUID] = set()
             for run, dataset, is_input, at, version, origin, *rest in rows:
+                if run.int != last:
+                    last, edges, is_test = run.int, self._edges[run], known[run].is_test
+                    met = set()
                 of_class = classes[dataset]
                 if not is_input:
-                    self._edges[run].outputs.append(Output(run, of_class, dataset, at, *rest))
-                elif (run, of_class) not in met:
-                    met.add((run, of_class))
+                    edges.outputs.append(Output(run, of_class, dataset, at, *rest))
+                elif of_class not in met:
+                    met.add(of_class)
                     is_rename = origin == STRENGTH["rename"]
-                    use = Use(run, of_class, at, version, is_test=known[run].is_test, is_rename=is_rename)
-                    self._edges[run].inputs.append(use)
+                    edges.inputs.append(Use(run, of_class, at, version, is_test=is_test, is_rename=is_rename))
         return [(run, self._edges[run]) for run in wanted]
 
     def bind(self, uses: Sequence[Use]) -> list[Version | None]:
@@ -254,31 +247,67 @@ class History:
         members = self.members(use.dataset for use in uses)
         readers = self.runs(use.reader for use in uses)
         candidates: list[list[_Candidate]] = [[] for _ in uses]
-        self._last_before(uses, members, candidates)
-        self._named(uses, members, candidates)
-        self._of_families(uses, members, readers, candidates)
+        # What a run says of its own output is of that, whoever else has written there.
+        others = [(n, use) for n, use in enumerate(uses) if not use.of_own_output]
+        if others:
+            self._last_before(others, members, candidates)
+            self._named(others, members, candidates)
+            self._of_families(others, members, readers, candidates)
         self._own(uses, members, candidates)
         return [_bound(use, readers.get(use.reader), of_use) for use, of_use in zip(uses, candidates, strict=True)]
 
     def _last_before(
-        self, uses: Sequence[Use], members: Mapping[UUID, list[UUID]], candidates: list[list["_Candidate"]]
+        self,
+        uses: Sequence[tuple[int, Use]],
+        members: Mapping[UUID, list[UUID]],
+        candidates: list[list["_Candidate"]],
     ) -> None:
-        asked = [(n, dataset, use.at, use.reader) for n, use in enumerate(uses) for dataset in members[use.dataset]]
-        columns = [list(column) for column in zip(*asked, strict=True)]
-        for number, run, dataset, at, row_count, byte_size, version, kind, *rest in self.rows(_LAST_BEFORE, *columns):
-            # A walk goes on from there.
-            writer = self._keep_run(run, rest)
-            kin = writer.parent, writer.root
-            candidates[number].append(_Candidate(run, dataset, at, row_count, byte_size, version, *kin, kind))
+        self._fetch_last_writes([use for _, use in uses], members)
+        for number, use in uses:
+            for name in members[use.dataset]:
+                candidates[number] += self._last_writes[use.reader, name, use.at]
+
+    def _fetch_last_writes(self, uses: Iterable[Use], members: Mapping[UUID, list[UUID]]) -> None:
+        """Before each of some reads: one probe for each name."""
+        keys = {(use.reader, name, use.at): None for use in uses for name in members[use.dataset]}
+        asked = [key for key in keys if key not in self._last_writes]
+        if not asked:
+            return
+        self._last_writes.update((key, []) for key in asked)
+        readers, names, moments = (list(column) for column in zip(*asked, strict=True))
+        for place, is_shared, *write in self.rows(_LAST_BEFORE, names, moments, readers):
+            found = _Candidate(*write)
+            self._are_shared[found.dataset] = is_shared
+            self._last_writes[asked[place - 1]].append(found)
+
+    def foresee_upstream(self, runs: Iterable[UUID], most: int) -> None:
+        """Fetch at once what a walk upstream from some runs will most likely ask for layer by layer, of so many runs.
+
+        As if every read saw the last write before it. Where that is not so, or there is more than is fetched here, the
+        walk asks for the rest itself.
+        """
+        self._foresee(_UPSTREAM, runs, most)
+
+    def foresee_downstream(self, runs: Iterable[UUID], most: int) -> None:
+        """The same for who reads what they wrote, and so on down."""
+        self._foresee(_DOWNSTREAM, runs, most)
+
+    def _foresee(self, query: str, runs: Iterable[UUID], most: int) -> None:
+        wanted = list(runs)
+        if not wanted:
+            return
+        reached = [run for (run,) in self.rows(query, wanted, min(most, _MOST_FORESEEN))]
+        uses = [use for of_run in self.inputs(reached).values() for use in of_run]
+        self._fetch_last_writes(uses, self.members(use.dataset for use in uses))
 
     def _named(
-        self, uses: Sequence[Use], members: Mapping[UUID, list[UUID]], candidates: list[list["_Candidate"]]
+        self,
+        uses: Sequence[tuple[int, Use]],
+        members: Mapping[UUID, list[UUID]],
+        candidates: list[list["_Candidate"]],
     ) -> None:
         asked = [
-            (n, dataset, use.version)
-            for n, use in enumerate(uses)
-            if use.version is not None
-            for dataset in members[use.dataset]
+            (n, dataset, use.version) for n, use in uses if use.version is not None for dataset in members[use.dataset]
         ]
         if asked:
             columns = [list(column) for column in zip(*asked, strict=True)]
@@ -287,13 +316,17 @@ class History:
 
     def _of_families(
         self,
-        uses: Sequence[Use],
+        uses: Sequence[tuple[int, Use]],
         members: Mapping[UUID, list[UUID]],
         readers: Mapping[UUID, Run],
         candidates: list[list["_Candidate"]],
     ) -> None:
         kins = {
-            kin for use in uses if (run := readers.get(use.reader)) for kin in (run.parent, run.root) if kin is not None
+            kin
+            for _, use in uses
+            if (run := readers.get(use.reader))
+            for kin in (run.parent, run.root)
+            if kin is not None
         }
         unknown = [kin for kin in kins if kin not in self._families]
         if unknown:
@@ -301,14 +334,14 @@ class History:
                 self._families[kin] = []
             for kin, *rest in self.rows(_OF_FAMILIES, unknown):
                 self._families[kin].append(_Candidate(*rest))
-        for use, of_use in zip(uses, candidates, strict=True):
+        for number, use in uses:
             run = readers.get(use.reader)
-            if run is None or use.of_own_output:
+            if run is None:
                 continue
             names = members[use.dataset]
             for of_family in {run.parent, run.root} - {None}:
                 if of_family is not None:
-                    of_use += [write for write in self._families[of_family] if write.dataset in names]
+                    candidates[number] += [write for write in self._families[of_family] if write.dataset in names]
 
     def _own(
         self, uses: Sequence[Use], members: Mapping[UUID, list[UUID]], candidates: list[list["_Candidate"]]
@@ -334,7 +367,8 @@ class History:
         asked = [
             (n, name, version.at, version.run, writers[version.run].job_id)
             for n, version in enumerate(versions)
-            for name in (members[version.dataset] if version.run in writers else ())
+            if version.run in writers and self._may_be_shared(members[version.dataset])
+            for name in members[version.dataset]
         ]
         if not asked:
             return found
@@ -348,6 +382,10 @@ class History:
             if lifecycle in _REPLACING:
                 replaced.add(number)
         return found
+
+    def _may_be_shared(self, names: Sequence[UUID]) -> bool:
+        """Whether more than one job may ever have written a dataset; most have one writer, and need not be asked."""
+        return len(names) > 1 or self._are_shared.get(names[0], True)
 
     def sources(self, runs: Iterable[UUID]) -> dict[UUID, list["ColumnEdge"]]:
         """What each run says of where its columns come from."""
@@ -473,12 +511,12 @@ FROM {s}.lineage_edges WHERE job_run_id = ANY (%s::uuid[])
 ORDER BY job_run_id, edge_type, CASE edge_type WHEN 'input' THEN origin END, dataset_id
 """
 
-_OF_RUN: Final = """run.job_id, run.job_namespace, run.job_name, run.run_id, run.current_state, run.started_at,
+_RUNS: Final = """
+SELECT run.id, run.job_id, run.job_namespace, run.job_name, run.run_id, run.current_state, run.started_at,
        run.ended_at, run.nominal_time, run.parent_job_run_id, run.root_job_run_id, coalesce(run.processing_type, ''),
-       coalesce(run.job_type, ''), run.states_lineage, run.has_results, coalesce(run.error_message, ''), run.producer"""
-RUN_COLUMNS: Final = f"run.id, {_OF_RUN}"
-_RUN_WIDTH: Final = len(Run.__struct_fields__)
-_RUNS: Final = f"SELECT {RUN_COLUMNS} FROM {{{{s}}}}.job_runs AS run WHERE {{}}"  # noqa: S608 (constants of this module)
+       coalesce(run.job_type, ''), run.states_lineage, run.has_results, coalesce(run.error_message, ''), run.producer
+FROM {{s}}.job_runs AS run WHERE {}
+"""
 
 _LAST_ENDED: Final = """
 SELECT asked.number, ended.*
@@ -488,26 +526,80 @@ ORDER BY asked.number, ended.ended_at DESC, ended.id DESC
 """
 
 # What a run that only looks at data writes, such as dbt's audit tables, is nobody's version.
-_LAST_BEFORE: Final = f"""
-SELECT asked.number, written.* FROM unnest(%s::int[], %s::uuid[], %s::timestamptz[], %s::uuid[])
-    AS asked (number, dataset_id, at, reader)
+_LAST_BEFORE: Final = """
+SELECT asked.place, (
+           SELECT count(*) > 1 FROM (
+               SELECT FROM {s}.dataset_jobs AS writer
+               WHERE writer.dataset_id = asked.dataset_id AND writer.edge_type = 'output' LIMIT 2
+           ) AS writers
+       ), written.*
+FROM unnest(%s::uuid[], %s::timestamptz[], %s::uuid[]) WITH ORDINALITY AS asked (dataset_id, at, reader, place)
 CROSS JOIN LATERAL (
     (SELECT edge.job_run_id, edge.dataset_id, edge.used_at, edge.row_count, edge.byte_size, edge.dataset_version,
-            CASE WHEN run.current_state = 'COMPLETE' THEN 'complete' ELSE 'partial' END,
-            {_OF_RUN}
-     FROM {{s}}.lineage_edges AS edge JOIN {{s}}.job_runs AS run ON run.id = edge.job_run_id
+            run.parent_job_run_id, run.root_job_run_id,
+            CASE WHEN run.current_state = 'COMPLETE' THEN 'complete' ELSE 'partial' END
+     FROM {s}.lineage_edges AS edge JOIN {s}.job_runs AS run ON run.id = edge.job_run_id
      WHERE edge.dataset_id = asked.dataset_id AND edge.edge_type = 'output' AND edge.used_at <= asked.at
        AND edge.job_run_id <> asked.reader AND upper(coalesce(run.job_type, '')) <> 'TEST'
      ORDER BY edge.used_at DESC, edge.job_run_id DESC LIMIT 1)
     UNION ALL
-    (SELECT running.job_run_id, running.dataset_id, running.at, running.row_count, running.byte_size, NULL, 'running',
-            {_OF_RUN}
-     FROM {{s}}.running_writes AS running JOIN {{s}}.job_runs AS run ON run.id = running.job_run_id
+    (SELECT running.job_run_id, running.dataset_id, running.at, running.row_count, running.byte_size, NULL,
+            run.parent_job_run_id, run.root_job_run_id, 'running'
+     FROM {s}.running_writes AS running JOIN {s}.job_runs AS run ON run.id = running.job_run_id
      WHERE running.dataset_id = asked.dataset_id AND running.at <= asked.at AND running.job_run_id <> asked.reader
        AND (running.row_count > 0 OR upper(coalesce(run.processing_type, '')) IN ('STREAMING', 'SERVICE'))
      ORDER BY running.at DESC, running.job_run_id DESC LIMIT 1)
 ) AS written
-"""  # noqa: S608
+"""
+
+_MOST_FORESEEN: Final = 1_000
+"""Runs of which edges and last writes are fetched at once."""
+
+# A few probes for each run that is reached, and nothing of it is sorted or read as a whole.
+_UPSTREAM: Final = """
+WITH RECURSIVE reached AS (
+    SELECT unnest(%s::uuid[]) AS run_id
+    UNION
+    SELECT written.job_run_id
+    FROM reached
+    CROSS JOIN LATERAL (
+        SELECT job_run_id, dataset_id, used_at FROM {s}.lineage_edges
+        WHERE job_run_id = reached.run_id AND edge_type = 'input' OFFSET 0
+    ) AS read
+    CROSS JOIN LATERAL (
+        SELECT edge.job_run_id FROM {s}.lineage_edges AS edge
+        WHERE edge.dataset_id = read.dataset_id AND edge.edge_type = 'output' AND edge.used_at <= read.used_at
+          AND edge.job_run_id <> read.job_run_id
+        ORDER BY edge.used_at DESC LIMIT 1
+    ) AS written
+)
+SELECT run_id FROM reached LIMIT %s
+"""
+
+_DOWNSTREAM: Final = """
+WITH RECURSIVE reached AS (
+    SELECT unnest(%s::uuid[]) AS run_id
+    UNION
+    SELECT read.job_run_id
+    FROM reached
+    CROSS JOIN LATERAL (
+        SELECT dataset_id, used_at FROM {s}.lineage_edges
+        WHERE job_run_id = reached.run_id AND edge_type = 'output' AND used_at IS NOT NULL OFFSET 0
+    ) AS written
+    LEFT JOIN LATERAL (
+        SELECT edge.used_at FROM {s}.lineage_edges AS edge
+        WHERE edge.dataset_id = written.dataset_id AND edge.edge_type = 'output' AND edge.used_at > written.used_at
+        ORDER BY edge.used_at LIMIT 1
+    ) AS next ON true
+    CROSS JOIN LATERAL (
+        SELECT edge.job_run_id FROM {s}.lineage_edges AS edge
+        WHERE edge.dataset_id = written.dataset_id AND edge.edge_type = 'input' AND edge.used_at >= written.used_at
+          AND edge.used_at < coalesce(next.used_at, 'infinity')
+        ORDER BY edge.used_at LIMIT 100
+    ) AS read
+)
+SELECT run_id FROM reached LIMIT %s
+"""
 
 _LATELY: Final = 6
 """Writes of a dataset that other jobs are looked for in."""

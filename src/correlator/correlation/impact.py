@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from correlator.correlation.history import RUN_COLUMNS, ColumnEdge, History, Output, Run, Use
+from correlator.correlation.history import ColumnEdge, History, Output, Run, Use
 from correlator.correlation.ignored import Ignored
 from correlator.correlation.standing_lineage import StandingLineage
 from correlator.correlation.walk import EXPLICIT, RENAME, Limits
@@ -151,6 +151,7 @@ class _Down:
             self._frontier = [self.bad[other.key] if other.key == one.key else other for other in self._frontier]
 
     def go(self) -> None:
+        self._history.foresee_downstream({one.run for one in self._frontier}, self._limits.runs)
         while self._frontier:
             layer, self._frontier = self._frontier, []
             if layer[0].distance >= self._limits.depth:
@@ -189,14 +190,10 @@ class _Down:
         members = self._history.members(one.dataset for one in layer)
         asked = [(n, name, one.since, one.run) for n, one in enumerate(layer) for name in members[one.dataset]]
         columns = [list(column) for column in zip(*asked, strict=True)]
-        ends: dict[int, datetime] = {}
-        for number, at in self._history.rows(_NEXT_WRITES, *columns):
-            ends[number] = min(at, ends.get(number, at))
-        untils = [earliest(ends.get(n), layer[n].until) for n, *_ in asked]
         found: dict[tuple[UUID, Bad], datetime] = {}
         candidates: list[tuple[Bad, Use]] = []
         most = self._limits.runs + 1
-        rows = self._history.reads(_READS, *columns[:3], untils, most)
+        rows = self._history.rows(_READS, *columns, [layer[n].until for n, *_ in asked], most)
         if any(run.parent or run.root for run in self._history.runs(one.run for one in layer).values()):
             rows += self._history.rows(_READS_OF_FAMILIES, *columns)
         by_class = self._history.classes(row[2] for row in rows)
@@ -293,41 +290,37 @@ def _last_writers(history: History, classes: Collection[UUID]) -> dict[UUID, UUI
     return {of_class: run for of_class, (_, run) in last.items()}
 
 
-def earliest(*moments: datetime | None) -> datetime | None:
-    return min((moment for moment in moments if moment is not None), default=None)
-
-
-# When somebody else wrote next: one probe for each name.
-_NEXT_WRITES: Final = """
-SELECT asked.number, written.at FROM unnest(%s::int[], %s::uuid[], %s::timestamptz[], %s::uuid[])
-    AS asked (number, dataset_id, at, writer)
+# When somebody else wrote next, by any of its names: one probe for each. And those who read between the two writes: a
+# range of the index.
+_READS: Final = """
+WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest(%s::int[], %s::uuid[], %s::timestamptz[], %s::uuid[], %s::timestamptz[])
+        AS asked (number, dataset_id, at, writer, until)
+), next AS MATERIALIZED (
+    SELECT asked.number, min(written.at) AS at
+    FROM asked CROSS JOIN LATERAL (
+        (SELECT edge.used_at AS at
+         FROM {s}.lineage_edges AS edge JOIN {s}.job_runs AS run ON run.id = edge.job_run_id
+         WHERE edge.dataset_id = asked.dataset_id AND edge.edge_type = 'output' AND edge.used_at > asked.at
+           AND edge.job_run_id <> asked.writer AND upper(coalesce(run.job_type, '')) <> 'TEST'
+         ORDER BY edge.used_at LIMIT 1)
+        UNION ALL
+        (SELECT running.at
+         FROM {s}.running_writes AS running JOIN {s}.job_runs AS run ON run.id = running.job_run_id
+         WHERE running.dataset_id = asked.dataset_id AND running.at > asked.at AND running.job_run_id <> asked.writer
+           AND (running.row_count > 0 OR upper(coalesce(run.processing_type, '')) IN ('STREAMING', 'SERVICE'))
+         ORDER BY running.at LIMIT 1)
+    ) AS written GROUP BY asked.number
+)
+SELECT asked.number, read.*
+FROM asked LEFT JOIN next USING (number)
 CROSS JOIN LATERAL (
-    (SELECT edge.used_at AS at
-     FROM {s}.lineage_edges AS edge JOIN {s}.job_runs AS run ON run.id = edge.job_run_id
-     WHERE edge.dataset_id = asked.dataset_id AND edge.edge_type = 'output' AND edge.used_at > asked.at
-       AND edge.job_run_id <> asked.writer AND upper(coalesce(run.job_type, '')) <> 'TEST'
-     ORDER BY edge.used_at LIMIT 1)
-    UNION ALL
-    (SELECT running.at
-     FROM {s}.running_writes AS running JOIN {s}.job_runs AS run ON run.id = running.job_run_id
-     WHERE running.dataset_id = asked.dataset_id AND running.at > asked.at AND running.job_run_id <> asked.writer
-       AND (running.row_count > 0 OR upper(coalesce(run.processing_type, '')) IN ('STREAMING', 'SERVICE'))
-     ORDER BY running.at LIMIT 1)
-) AS written
-"""
-
-# Those who read between two writes: a range of the index.
-_READS: Final = f"""
-SELECT asked.number, read.*, {RUN_COLUMNS} FROM unnest(%s::int[], %s::uuid[], %s::timestamptz[], %s::timestamptz[])
-    AS asked (number, dataset_id, at, until)
-CROSS JOIN LATERAL (
-    SELECT edge.job_run_id, edge.dataset_id, edge.used_at, edge.dataset_version FROM {{s}}.lineage_edges AS edge
+    SELECT edge.job_run_id, edge.dataset_id, edge.used_at, edge.dataset_version FROM {s}.lineage_edges AS edge
     WHERE edge.dataset_id = asked.dataset_id AND edge.edge_type = 'input' AND edge.used_at >= asked.at
-      AND edge.used_at < coalesce(asked.until, 'infinity')
+      AND edge.used_at < coalesce(least(next.at, asked.until), 'infinity')
     ORDER BY edge.used_at LIMIT %s
 ) AS read
-JOIN {{s}}.job_runs AS run ON run.id = read.job_run_id
-"""  # noqa: S608 (constants)
+"""
 
 # A task reads what its own family wrote, even when somebody else has written since.
 _READS_OF_FAMILIES: Final = """

@@ -1,5 +1,6 @@
 """Everything about one incident, as page, terminal and programs show it."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
 from uuid import UUID
@@ -13,7 +14,7 @@ from correlator.correlation.history import History, Run, Version
 from correlator.correlation.impact import LIMITS as IMPACT
 from correlator.correlation.incident_impact import impact_of
 from correlator.correlation.incidents import Incident, explained
-from correlator.correlation.life import Status, incident_of, said_of, standings
+from correlator.correlation.life import Status, incident_of, said_of, standings_by
 from correlator.correlation.owners import owners_of_datasets, owners_of_jobs
 from correlator.correlation.similar import SimilarTold, similar
 from correlator.correlation.summaries import (
@@ -177,9 +178,10 @@ class _Detail:
 
     def told(self) -> IncidentDetail:
         one = self._incident
-        standing_ = standings(self._history, [one], self._now)[one.id]
+        words = said_of(self._history, [one.id])
+        standing_ = standings_by(self._history, [one], words, self._now)[one.id]
         run = self._history.runs([one.job_run_id])[one.job_run_id]
-        candidates = self._candidates()
+        owners = self._owners_of_jobs(run)
         dataset = self._dataset()
         test = self._test()
         why = named_cause(self._explanation, run)
@@ -196,7 +198,7 @@ class _Detail:
             resolved_at=one.resolved_at,
             resolved_by=one.resolved_by,
             failures=one.failures,
-            owner=self._owner(run),
+            owner=self._owner() or owners.get(run.job_id),
             assignee=standing_.assignee,
             muted_until=None if standing_.muted is None else standing_.muted.until,
             facts_as_of=self._as_of,
@@ -204,13 +206,13 @@ class _Detail:
             test=test,
             test_run=RunTold(run.run_id, JobName(run.namespace, run.name)),
             cause=cause_of(self._explanation),
-            candidates=candidates,
+            candidates=self._candidates(owners),
             upstream=self._upstream(),
             upstream_truncated=self._explanation is not None and self._explanation.bad.is_cut,
-            impact=self._impact_told(),
+            impact=self._impact_told(owners),
             root_id=one.root_id,
             children=[child for (child,) in children],
-            timeline=timeline(self._history, one, said_of(self._history, [one.id])[one.id], standing_),
+            timeline=timeline(self._history, one, words[one.id], standing_),
             similar=similar(self._history, one, self._explanation),
         )
 
@@ -220,12 +222,18 @@ class _Detail:
         of_class = self._history.classes([self._incident.dataset_id])[self._incident.dataset_id]
         return self._names.get(of_class)
 
-    def _owner(self, run: Run) -> str | None:
-        if self._incident.dataset_id is not None:
-            of_class = self._history.classes([self._incident.dataset_id])[self._incident.dataset_id]
-            if of_class in self._owners:
-                return self._owners[of_class]
-        return owners_of_jobs(self._history, [run.job_id]).get(run.job_id)
+    def _owner(self) -> str | None:
+        """As the dataset says."""
+        if self._incident.dataset_id is None:
+            return None
+        return self._owners.get(self._history.classes([self._incident.dataset_id])[self._incident.dataset_id])
+
+    def _owners_of_jobs(self, run: Run) -> dict[UUID, str]:
+        """Of all jobs that are told of."""
+        candidates = [] if self._explanation is None else self._explanation.candidates
+        hurt = self._impact.runs.values()
+        jobs = [run.job_id, *(one.job_id for one in candidates), *(one.job_id for one in hurt)]
+        return owners_of_jobs(self._history, jobs)
 
     def _test(self) -> CheckTold | None:
         if self._incident.kind != "test":
@@ -233,9 +241,8 @@ class _Detail:
         rows = self._history.rows(_RESULT, self._incident.subject_id, self._incident.job_run_id)
         return CheckTold(*rows[0]) if rows else None
 
-    def _candidates(self) -> list[CandidateTold]:
+    def _candidates(self, owners: Mapping[UUID, str]) -> list[CandidateTold]:
         found = [] if self._explanation is None else self._explanation.candidates
-        owners = owners_of_jobs(self._history, [one.job_id for one in found])
         return [candidate_told(rank, one, owners.get(one.job_id)) for rank, one in enumerate(found, start=1)]
 
     def _upstream(self) -> list[StepTold]:
@@ -262,9 +269,8 @@ class _Detail:
             None if run is None else run.state,
         )
 
-    def _impact_told(self) -> ImpactTold:
+    def _impact_told(self, owners: Mapping[UUID, str]) -> ImpactTold:
         runs = self._impact.runs
-        owners = owners_of_jobs(self._history, [run.job_id for run in runs.values()])
         return ImpactTold(
             affected=[
                 AffectedTold(

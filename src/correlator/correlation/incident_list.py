@@ -22,6 +22,7 @@ from correlator.correlation.owners import first_owner, owners_of_datasets, owner
 from correlator.correlation.phrases import first_line
 from correlator.correlation.summaries import CauseTold, named_cause
 from correlator.correlation.ticks import MOST_TICKS, Tick, ticks_of_jobs, ticks_of_tests
+from correlator.correlation.words import pieces_of
 from correlator.rulebook.identity import dataset_key
 
 Sort: TypeAlias = Literal["-opened_at", "opened_at", "-last_failed_at", "last_failed_at"]
@@ -105,7 +106,7 @@ def incident_list(
     history = History(connection)
     column = sort.removeprefix("-")
     is_down = sort.startswith("-")
-    conditions, values = _conditions(history, filters)
+    conditions, values = _conditions(history, filters, Ignored.load(connection))
     if after is not None:
         conditions.append(f"(incident.{column}, incident.id) {'<' if is_down else '>'} (%(at)s, %(id)s)")
         values |= {"at": after.at, "id": after.id}
@@ -202,12 +203,21 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 def incident_counts(connection: psycopg.Connection[Any], filters: Filters) -> Counts:
-    conditions, values = _conditions(History(connection), filters)
+    history = History(connection)
+    ignored = Ignored.load(connection)
+    conditions, values = _conditions(history, filters, ignored)
     wanted = " AND ".join(conditions) or "true"
-    # How the many that are over stand with people need not be asked.
-    query = f"""
+    # How the many that are over stand with people need not be asked, and mostly they are counted already.
+    over = """
+        SELECT 'resolved', incident.severity, incident.kind, incident.is_root, incident.incidents
+        FROM incident_totals AS incident WHERE {}
+    """
+    counted = f"""
         SELECT 'resolved', incident.severity, incident.kind, incident.root_id IS NULL, count(*)
         FROM incidents AS incident WHERE incident.resolved_at IS NOT NULL AND {wanted} GROUP BY 2, 3, 4
+    """  # noqa: S608 (made of constants; what was asked for are parameters)
+    query = f"""
+        {counted if ignored or not _are_counted(filters) else over.format(_of_totals(filters))}
         UNION ALL
         SELECT {_STATUS}, incident.severity, incident.kind, incident.root_id IS NULL, count(*)
         FROM incidents AS incident WHERE incident.resolved_at IS NULL AND {wanted} GROUP BY 1, 2, 3, 4
@@ -224,6 +234,23 @@ def incident_counts(connection: psycopg.Connection[Any], filters: Filters) -> Co
     return Counts(sum(status.values()), roots, dict(status), dict(severity), dict(kind))
 
 
+def _are_counted(filters: Filters) -> bool:
+    """Whether it asks for nothing but what those that are over are counted by."""
+    rest = msgspec.structs.replace(filters, status="all", severity=None, kind=None, roots=False)
+    return rest == Filters()
+
+
+def _of_totals(filters: Filters) -> str:
+    """As `_conditions`, over totals."""
+    conditions = [
+        "true" if filters.status in ("all", "resolved") else "false",
+        "true" if filters.severity is None else _SEVERITY,
+        "true" if filters.kind is None else _KIND,
+        "incident.is_root" if filters.roots else "true",
+    ]
+    return " AND ".join(conditions)
+
+
 class Unresolved(msgspec.Struct, frozen=True):
     """How many incidents of a sort there are that nothing has ended yet."""
 
@@ -235,7 +262,7 @@ class Unresolved(msgspec.Struct, frozen=True):
 
 def unresolved_counts(connection: psycopg.Connection[Any]) -> list[Unresolved]:
     """Every sort of them, those of which there is none too. One walk along the index of what is wrong now."""
-    conditions, values = _conditions(History(connection), Filters())
+    conditions, values = _conditions(History(connection), Filters(), Ignored.load(connection))
     query = f"""
         SELECT {_STATUS}, incident.kind, incident.root_id IS NULL, count(*)
         FROM incidents AS incident WHERE {" AND ".join(["incident.resolved_at IS NULL", *conditions])} GROUP BY 1, 2, 3
@@ -352,10 +379,16 @@ EXISTS (
       )
 )
 """
+# Of most nobody has said a word, which one probe tells.
 _STATUS: Final = f"""
-CASE WHEN incident.resolved_at IS NOT NULL THEN 'resolved' WHEN {_MUTED} THEN 'muted'
-     WHEN {_ACKNOWLEDGED} THEN 'acknowledged' ELSE 'open' END
+CASE WHEN incident.resolved_at IS NOT NULL THEN 'resolved'
+     WHEN NOT EXISTS (
+         SELECT FROM kept.incident_actions AS said WHERE said.subject_id = coalesce(incident.test_id, incident.job_id)
+     ) THEN 'open'
+     WHEN {_MUTED} THEN 'muted' WHEN {_ACKNOWLEDGED} THEN 'acknowledged' ELSE 'open' END
 """
+_SEVERITY: Final = "lower(incident.severity) = lower(%(severity)s)"
+_KIND: Final = "incident.kind = %(kind)s"
 _BY_STATUS: Final = {
     "open": f"incident.resolved_at IS NULL AND NOT {_MUTED} AND NOT {_ACKNOWLEDGED}",
     "acknowledged": f"incident.resolved_at IS NULL AND NOT {_MUTED} AND {_ACKNOWLEDGED}",
@@ -399,20 +432,16 @@ EXISTS (
 _SENT_BY: Final = """
 EXISTS (SELECT FROM job_runs AS run WHERE run.id = incident.job_run_id AND run.producer ILIKE %(producer)s)
 """
+# Found by the pieces of what was typed, and then looked at: the pieces need not lie side by side.
+_WITH_TEXT: Final = "SELECT incident_id FROM incident_texts WHERE pieces_of(said) @@ %(pieces)s::tsquery"
+_HOW_MANY: Final = f"SELECT count(*) FROM ({_WITH_TEXT} LIMIT %(few)s + 1) AS found"  # noqa: S608 (constants)
+_AMONG_FEW: Final = f"incident.id = ANY (ARRAY({_WITH_TEXT} AND said ILIKE %(text)s))"
 _SAYS: Final = """
-EXISTS (
-    SELECT FROM job_runs AS run WHERE run.id = incident.job_run_id AND (
-        run.job_namespace || '/' || run.job_name ILIKE %(text)s OR run.error_message ILIKE %(text)s
-        OR run.run_id ILIKE %(text)s)
-    UNION ALL
-    SELECT FROM datasets AS dataset WHERE dataset.id = incident.dataset_id
-      AND dataset.canonical_dataset_id ILIKE %(text)s
-    UNION ALL
-    SELECT FROM standing_results AS said
-    WHERE said.test_id = incident.test_id AND said.job_run_id = incident.job_run_id
-      AND (said.test_name ILIKE %(text)s OR said.column_name ILIKE %(text)s OR said.message ILIKE %(text)s)
-)
+EXISTS (SELECT FROM incident_texts AS of_incident
+        WHERE of_incident.incident_id = incident.id AND of_incident.said ILIKE %(text)s)
 """
+_FEW: Final = 1_000
+"""So many that have a text are looked at; where more have it, those to be listed come soon in their order."""
 _NOT_IGNORED: Final = f"""
 NOT EXISTS (
     SELECT FROM datasets AS dataset WHERE dataset.id = incident.dataset_id
@@ -424,7 +453,7 @@ NOT EXISTS (
 """  # noqa: S608
 
 
-def _conditions(history: History, filters: Filters) -> tuple[list[str], dict[str, Any]]:
+def _conditions(history: History, filters: Filters, ignored: Ignored) -> tuple[list[str], dict[str, Any]]:
     """In SQL over `incident`."""
     found: list[str] = []
     values: dict[str, Any] = {}
@@ -436,9 +465,9 @@ def _conditions(history: History, filters: Filters) -> tuple[list[str], dict[str
     if filters.status != "all":
         add(_BY_STATUS[filters.status])
     if filters.severity is not None:
-        add("lower(incident.severity) = lower(%(severity)s)", severity=filters.severity)
+        add(_SEVERITY, severity=filters.severity)
     if filters.kind is not None:
-        add("incident.kind = %(kind)s", kind=filters.kind)
+        add(_KIND, kind=filters.kind)
     if filters.dataset is not None:
         dataset = UUID(bytes=dataset_key(filters.dataset))
         of_class = history.classes([dataset])[dataset]
@@ -455,13 +484,14 @@ def _conditions(history: History, filters: Filters) -> tuple[list[str], dict[str
         add("incident.opened_at >= %(since)s", since=filters.since)
     if filters.until is not None:
         add("incident.opened_at < %(until)s", until=filters.until)
-    if filters.text is not None:
-        add(_SAYS, text=_part(filters.text))
+    if filters.text:
+        values |= {"text": _part(filters.text), "pieces": pieces_of(filters.text), "few": _FEW}
+        ((number,),) = history.connection.execute(_HOW_MANY.encode(), values).fetchall()
+        add(_AMONG_FEW if number <= _FEW else _SAYS)
     if filters.roots:
         add("incident.root_id IS NULL")
     if filters.root is not None:
         add("incident.root_id = %(root)s", root=filters.root)
-    ignored = Ignored.load(history.connection)
     if ignored:
         add(_NOT_IGNORED, **ignored.parameters)
     return found, values

@@ -35,7 +35,7 @@ class Incident(msgspec.Struct, frozen=True):
 
 def incidents_of(history: History, ids: Sequence[UUID]) -> dict[UUID, Incident]:
     """By the ids of any of their failures."""
-    rows = history.rows(_INCIDENTS, list(ids))
+    rows = history.rows(_INCIDENTS, list(ids)) if ids else []
     return {row[0]: Incident(*row[1:]) for row in rows}
 
 

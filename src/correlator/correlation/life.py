@@ -5,7 +5,7 @@ not words. A mute is of the test or job, outlasts its incidents and ends when it
 streak; reopening takes the cut back.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 from uuid import UUID
@@ -133,8 +133,14 @@ def incident_of(history: History, failure_id: UUID) -> Incident:
 
 
 def standings(history: History, incidents: Sequence[Incident], now: datetime | None = None) -> dict[UUID, Standing]:
-    now = now or datetime.now(UTC)
     words = said_of(history, [one.id for one in incidents])
+    return standings_by(history, incidents, words, now or datetime.now(UTC))
+
+
+def standings_by(
+    history: History, incidents: Sequence[Incident], words: Mapping[UUID, Sequence[Said]], now: datetime
+) -> dict[UUID, Standing]:
+    """By what people have said of each."""
     mutes = _mutes(history, {one.subject_id for one in incidents}, now)
     return {one.id: _standing(one, words[one.id], mutes.get(one.subject_id)) for one in incidents}
 
@@ -142,7 +148,7 @@ def standings(history: History, incidents: Sequence[Incident], now: datetime | N
 def said_of(history: History, incidents: Iterable[UUID]) -> dict[UUID, list[Said]]:
     """What was said about each, in order."""
     found: dict[UUID, list[Said]] = {incident: [] for incident in incidents}
-    for incident, *rest in history.rows(_SAID, list(found)):
+    for incident, *rest in history.rows(_SAID, list(found)) if found else ():
         found[incident].append(Said(*rest))
     return found
 

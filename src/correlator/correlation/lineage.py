@@ -96,8 +96,8 @@ class Difference(Struct, frozen=True):
 # The walk
 
 
-_Ends: TypeAlias = tuple[frozenset[Id], frozenset[Id]]
-"""Sources and targets."""
+_Ends: TypeAlias = tuple[JobLineage, frozenset[Id], frozenset[Id], bool]
+"""A job, its sources and targets, and whether these are only declared."""
 _NONE: Final[frozenset[Id]] = frozenset()
 
 
@@ -154,37 +154,35 @@ class _Walk:
             self.datasets.setdefault(dataset, 0)
         return found
 
-    def _shown(self, flow: Flow, own_roles: Sequence[Role] | None) -> _Ends:
-        """Which of its sources and targets lie on the way; of the job that was asked from, its sides."""
-        if own_roles is not None:
-            return flow.sources if "output" in own_roles else _NONE, flow.targets if "input" in own_roles else _NONE
-        passed_down, passed_up = self.passed["input"], self.passed["output"]
-        is_passed_down = not flow.sources.isdisjoint(passed_down)
-        is_passed_up = not flow.targets.isdisjoint(passed_up)
-        if is_passed_down and is_passed_up:
-            return flow.sources, flow.targets
-        if is_passed_down:
-            return flow.sources & passed_down, flow.targets
-        return (flow.sources, flow.targets & passed_up) if is_passed_up else (_NONE, _NONE)
-
-    def ends(self, own: JobLineage | None, roles: Sequence[Role]) -> Iterator[tuple[JobLineage, _Ends, bool]]:
+    def ends(self, own: JobLineage | None, roles: Sequence[Role]) -> Iterator[_Ends]:
         """Of each job what goes in and what comes out, and whether that is only declared."""
         for job, _ in self.jobs.values():
             own_roles = roles if job is own else None
             if len(job.flows) == 1:
                 # By far the most jobs: nothing can be said twice.
                 (flow,) = job.flows
-                yield job, self._shown(flow, own_roles), flow.declared
+                yield job, *self._shown(flow, own_roles), flow.declared
                 continue
-            shown = [(self._shown(flow, own_roles), flow.declared) for flow in job.flows]
+            shown = [self._shown(flow, own_roles) for flow in job.flows]
             # What a run has shown is not only declared.
-            seen = [
-                frozenset[Id]().union(*(ends[side] for ends, is_declared in shown if not is_declared))
-                for side in (0, 1)
-            ]
-            rest = [frozenset[Id]().union(*(ends[side] for ends, _ in shown)) - seen[side] for side in (0, 1)]
-            yield job, (seen[0], seen[1]), False
-            yield job, (rest[0], rest[1]), True
+            of_runs = [ends for ends, flow in zip(shown, job.flows, strict=True) if not flow.declared]
+            seen, every = ([_NONE.union(*(ends[side] for ends in of)) for side in (0, 1)] for of in (of_runs, shown))
+            yield job, seen[0], seen[1], False
+            yield job, every[0] - seen[0], every[1] - seen[1], True
+
+    def _shown(self, flow: Flow, own_roles: Sequence[Role] | None) -> tuple[frozenset[Id], frozenset[Id]]:
+        """Which of its sources and targets lie on the way; of the job that was asked from, its sides."""
+        sources, targets = flow.sources, flow.targets
+        if own_roles is not None:
+            return sources if "output" in own_roles else _NONE, targets if "input" in own_roles else _NONE
+        passed_down, passed_up = self.passed["input"], self.passed["output"]
+        is_passed_down = not sources.isdisjoint(passed_down)
+        is_passed_up = not targets.isdisjoint(passed_up)
+        if is_passed_down and is_passed_up:
+            return sources, targets
+        if is_passed_down:
+            return sources if sources <= passed_down else sources & passed_down, targets
+        return (sources, targets if targets <= passed_up else targets & passed_up) if is_passed_up else (_NONE, _NONE)
 
     def pairs(self) -> dict[tuple[Id, Id], None]:
         """Source and target of what datasets themselves declare."""
@@ -265,7 +263,11 @@ class _Told:
         self._ids = {dataset: f"dataset:{named[0]}" for dataset, named in names.items()}
 
     def graph(self, start: Start, own: JobLineage | None, level: Level, roles: Sequence[Role], depth: int) -> Graph:
-        nodes = [*self._datasets(), *(_job(job, distance) for job, distance in self._walk.jobs.values())]
+        nodes = self._datasets()
+        nodes += [
+            JobNode(job.node_id, job.namespace, job.name, distance, job.run_id, job.run_at)
+            for job, distance in self._walk.jobs.values()
+        ]
         edges = [] if level == "column" else self._edges(own, roles)
         if level == "column":
             columns = _Columns(self._facts, self._walk, self._names)
@@ -285,17 +287,17 @@ class _Told:
     def _edges(self, own: JobLineage | None, roles: Sequence[Role]) -> list[Edge]:
         found: list[Edge] = []
         ids = self._ids
-        for job, (sources, targets), declared in self._walk.ends(own, roles):
+        # Tens of thousands: the loops are written out, because a list of one or two takes longer to make than to fill.
+        for job, sources, targets, declared in self._walk.ends(own, roles):
             node_id = job.node_id
-            found += [Edge(ids[source], node_id, declared) for source in sources if source in ids]
-            if len(job.flows) == 1:
-                found += [Edge(node_id, ids[target], declared) for target in targets if target in ids]
-            else:
-                found += [
-                    Edge(node_id, ids[target], declared, self._sources(job, target))
-                    for target in targets
-                    if target in ids
-                ]
+            for source in sources:
+                if source in ids:
+                    found.append(Edge(ids[source], node_id, declared))  # noqa: PERF401
+            is_plain = len(job.flows) == 1
+            for target in targets:
+                if target in ids:
+                    of_target = UNSET if is_plain else self._sources(job, target)
+                    found.append(Edge(node_id, ids[target], declared, of_target))
         found += [
             Edge(ids[source], ids[target], declared=True)
             for source, target in self._walk.pairs()
@@ -309,10 +311,6 @@ class _Told:
         if of_target == every:
             return UNSET
         return sorted(self._ids[each] for each in of_target if each in self._ids)
-
-
-def _job(job: JobLineage, distance: int) -> JobNode:
-    return JobNode(job.node_id, job.namespace, job.name, distance, job.run_id, job.run_at)
 
 
 class _Columns:

@@ -20,7 +20,8 @@ def owners_of_datasets(history: History, classes: Iterable[UUID]) -> dict[UUID, 
 
 
 def owners_of_jobs(history: History, jobs: Iterable[UUID]) -> dict[UUID, str]:
-    return dict(history.rows(_OF_JOBS, list(dict.fromkeys(jobs))))
+    wanted = list(dict.fromkeys(jobs))
+    return dict(history.rows(_OF_JOBS, wanted)) if wanted else {}
 
 
 def first_owner(facets: str) -> str:

@@ -1,11 +1,12 @@
 """What jobs did before: their last runs, how much they wrote, and what their code and set-up was."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from operator import attrgetter
-from typing import Any, Final
+from operator import attrgetter, itemgetter
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -32,11 +33,15 @@ class PastRun(msgspec.Struct, frozen=True, gc=False):
     nominal_time: datetime | None
 
 
+_Amount: TypeAlias = tuple[PastRun, int | None, int | None]
+"""Rows and bytes that a run wrote."""
+
+
 class JobPast(msgspec.Struct):
     runs: list[PastRun] = msgspec.field(default_factory=list)
     """The latest first."""
-    written: dict[UUID, list[tuple[PastRun, int | None, int | None]]] = msgspec.field(default_factory=dict)
-    """Rows and bytes of what they wrote, by the class of the dataset."""
+    written: dict[UUID, list[_Amount]] = msgspec.field(default_factory=dict)
+    """What they wrote, by the class of the dataset."""
     _samples: dict[tuple[str, UUID], list[Sample]] = msgspec.field(default_factory=dict)
     """Once asked for: in order of time."""
     _rhythms: dict[datetime, Cadence | None] = msgspec.field(default_factory=dict)
@@ -110,54 +115,78 @@ class JobPast(msgspec.Struct):
     def _before(self, what: str, dataset: UUID, moment: datetime, well: datetime | None) -> list[Sample]:
         known = self._samples.get((what, dataset))
         if known is None:
-            known = self._samples[what, dataset] = sorted(self._all(what, dataset), key=_at)
+            known = self._samples[what, dataset] = self._all(what, dataset)
+            known.sort(key=_at)
         number = bisect_left(known, moment, key=_at)
         up_to_well = number if well is None else min(number, bisect_right(known, well, key=_at))
         return known[: up_to_well if up_to_well >= MANY else number][::-1]
 
-    def _all(self, what: str, dataset: UUID) -> Iterator[Sample]:
+    def _all(self, what: str, dataset: UUID) -> list[Sample]:
         if what == "seconds":
-            for run in self.good:
-                yield Sample.of(run.ended_at, (run.ended_at - run.started_at).total_seconds())
-            return
-        for run, rows, size in self.written.get(dataset, ()):
-            amount = rows if what == "rows" else size
-            if amount is not None and run.state == "COMPLETE":
-                yield Sample.of(run.ended_at, float(amount))
+            return [Sample.of(run.ended_at, (run.ended_at - run.started_at).total_seconds()) for run in self.good]
+        written = [(run, rows if what == "rows" else size) for run, rows, size in self.written.get(dataset, ())]
+        return [
+            Sample.of(run.ended_at, amount) for run, amount in written if amount is not None and run.state == "COMPLETE"
+        ]
 
 
 _ALL: Final = UUID(int=0)
 _at: Final = attrgetter("at")
+_place: Final = itemgetter(0)
 
 
-def pasts(history: History, jobs: Iterable[UUID], until: datetime, number: int = RUNS) -> dict[UUID, JobPast]:
-    """Of each job what it did up to a moment."""
+def pasts(
+    history: History, jobs: Iterable[UUID], until: datetime, written: Iterable[tuple[UUID, UUID]], number: int = RUNS
+) -> dict[UUID, JobPast]:
+    """Of each job what it did up to a moment. `written` are jobs and datasets, by their class, whose amounts count."""
     wanted = list(dict.fromkeys(jobs))
     found = {job: JobPast() for job in wanted}
     lately = until - _LATELY if until - _FIRST > _LATELY else until
-    rows = history.rows(_PAST, lately, MOST_RUNS, until, number, wanted)
-    classes = history.classes({row[7] for row in rows if row[7] is not None})
-    in_order = list(found.values())
-    run: PastRun | None = None
-    # There are thousands, and nearly always a job writes what its run before has written.
-    written: tuple[int, UUID | None, list[tuple[PastRun, int | None, int | None]]] = (0, None, [])
-    for place, id_, state, started_at, ended_at, parent, nominal_time, dataset, row_count, byte_size in rows:
-        if run is None or id_ != run.id:
-            run = PastRun(id_, state, started_at, ended_at, parent, nominal_time)
-            in_order[place - 1].runs.append(run)
-        if dataset is None:
-            continue
-        if place != written[0] or dataset != written[1]:
-            of_job = in_order[place - 1].written
-            written = (place, dataset, of_job.setdefault(classes[dataset], []))
-        written[2].append((run, row_count, byte_size))
+    for place, *columns in history.rows(_PAST, lately, MOST_RUNS, until, number, wanted):
+        found[wanted[place - 1]].runs = list(map(PastRun, *columns))
+    _find_amounts(history, found, list(dict.fromkeys(written)), until)
     return found
+
+
+def _find_amounts(
+    history: History, found: Mapping[UUID, JobPast], written: Sequence[tuple[UUID, UUID]], until: datetime
+) -> None:
+    """What was written to each dataset since the first of the runs, and which of them did."""
+    since: dict[UUID, datetime] = {}
+    # By the number: to hash ids is dear, and there are thousands.
+    writers: dict[UUID, dict[int, tuple[PastRun, list[_Amount]]]] = {}
+    for job, dataset in written:
+        past = found[job]
+        if past.runs:
+            since[dataset] = min(past.runs[-1].ended_at, since.get(dataset, until))
+            into = past.written.setdefault(dataset, [])
+            writers.setdefault(dataset, {}).update((run.id.int, (run, into)) for run in past.runs)
+    if not since:
+        return
+    members = history.members(since)
+    asked = [(name, dataset) for dataset in since for name in members[dataset]]
+    rows = history.rows(
+        _AMOUNTS, [name for name, _ in asked], [since[dataset] for _, dataset in asked], until, _MOST_WRITES
+    )
+    many = {place for place, writes in Counter(map(_place, rows)).items() if writes == _MOST_WRITES}
+    if many:
+        # Others write there all the time: of these the runs themselves are asked.
+        places = {asked[place - 1][0]: place for place in many}
+        runs = {run.id for place in many for run, _ in writers[asked[place - 1][1]].values()}
+        of_runs = history.rows(_AMOUNTS_OF_RUNS, list(runs), list(places))
+        rows = [row for row in rows if row[0] not in many]
+        rows += [(places[name], *rest) for name, *rest in of_runs]
+    in_order = [writers[dataset] for _, dataset in asked]
+    for place, run_id, row_count, byte_size in rows:
+        writer = in_order[place - 1].get(run_id.int)
+        if writer is not None:
+            writer[1].append((writer[0], row_count, byte_size))
 
 
 def run_facets(history: History, runs: Iterable[UUID]) -> dict[UUID, dict[str, Any]]:
     """How runs were set up."""
     wanted = list(dict.fromkeys(runs))
-    return dict(history.rows(_FACETS, list(_HEAVY), wanted))
+    return dict(history.rows(_FACETS, list(_HEAVY), wanted)) if wanted else {}
 
 
 def facets_at(
@@ -184,10 +213,10 @@ def facets_at(
 _HEAVY: Final = ("spark.logicalPlan", "spark_unknown", "debug", "gcp_dataproc_spark", "spark_jobDetails")
 """What no comparison has use for, and can be megabytes."""
 
-# Of each job the end of one index range, and for each run a probe of what it wrote. How many it takes to reach as far
-# back as that, the index alone tells.
+# Of each job the end of one index range, which holds all that is asked for. How many it takes to reach as far back as
+# that, it tells as well. A row of each job: there are thousands of runs.
 _PAST: Final = """
-SELECT job.place, ended.*, written.dataset_id, written.row_count, written.byte_size
+SELECT job.place, past.*
 FROM (
     SELECT asked.place, asked.id, asked.until, greatest(asked.least, (
         SELECT count(*) FROM (
@@ -201,15 +230,36 @@ FROM (
     ) AS asked
 ) AS job
 CROSS JOIN LATERAL (
-    SELECT run.id, run.current_state, run.started_at, run.ended_at, run.parent_job_run_id, run.nominal_time
-    FROM {s}.job_runs AS run
-    WHERE run.job_id = job.id AND run.ended_at <= job.until
-    ORDER BY run.ended_at DESC, run.id DESC LIMIT job.most
-) AS ended
--- Said so that it is no part of the probe: it stands last in the key, and looks dear to the planner.
-LEFT JOIN {s}.lineage_edges AS written ON written.job_run_id = ended.id AND written.edge_type <> 'input'
-    AND num_nonnulls(written.row_count, written.byte_size) > 0
-ORDER BY job.place, ended.ended_at DESC, ended.id DESC
+    SELECT array_agg(id) AS ids, array_agg(current_state), array_agg(started_at), array_agg(ended_at),
+           array_agg(parent_job_run_id), array_agg(nominal_time)
+    FROM (
+        SELECT run.id, run.current_state, run.started_at, run.ended_at, run.parent_job_run_id, run.nominal_time
+        FROM {s}.job_runs AS run
+        WHERE run.job_id = job.id AND run.ended_at <= job.until
+        ORDER BY run.ended_at DESC, run.id DESC LIMIT job.most
+    ) AS ended
+) AS past
+WHERE past.ids IS NOT NULL
+"""
+
+_MOST_WRITES: Final = 1_000
+"""Of a dataset. One that only its own job writes has no more than that has runs."""
+
+# Of each name the end of one index range, which holds all that is asked for.
+_AMOUNTS: Final = """
+SELECT asked.place, written.*
+FROM unnest(%s::uuid[], %s::timestamptz[]) WITH ORDINALITY AS asked (name, since, place)
+CROSS JOIN LATERAL (
+    SELECT edge.job_run_id, edge.row_count, edge.byte_size FROM {s}.lineage_edges AS edge
+    WHERE edge.dataset_id = asked.name AND edge.edge_type = 'output' AND edge.used_at >= asked.since
+      AND edge.used_at <= %s AND num_nonnulls(edge.row_count, edge.byte_size) > 0
+    ORDER BY edge.used_at DESC LIMIT %s
+) AS written
+"""
+_AMOUNTS_OF_RUNS: Final = """
+SELECT dataset_id, job_run_id, row_count, byte_size FROM {s}.lineage_edges
+WHERE job_run_id = ANY (%s::uuid[]) AND dataset_id = ANY (%s::uuid[]) AND edge_type = 'output'
+  AND used_at IS NOT NULL AND num_nonnulls(row_count, byte_size) > 0
 """
 
 _FACETS: Final = "SELECT id, facets - %s::text[] FROM {s}.job_runs WHERE id = ANY (%s::uuid[])"

@@ -1,7 +1,7 @@
 """Which integration sends what, and what of it is wrong.
 
-What this costs is bounded: it looks at the jobs that were heard of last, at the newest events of the log and at the
-newest rejected ones. The answer says how many of each.
+What this costs is bounded: the figures of jobs are kept by the merge, and of the log and of rejected events it looks at
+the newest. The answer says how many of each.
 """
 
 from collections import Counter
@@ -22,7 +22,6 @@ from correlator.rulebook.identity import dataset_key
 from correlator.rulebook.producers import producer_name
 from correlator.store.moments import Moment
 
-MOST_JOBS: Final = 10_000
 MOST_EVENTS: Final = 2_000
 MOST_EVENT_BYTES: Final = 16 * 2**20
 MOST_REJECTS: Final = 10_000
@@ -72,7 +71,7 @@ class Producer(Struct, frozen=True, kw_only=True):
 class LookedAt(Struct, frozen=True, kw_only=True):
     """How far back the figures go."""
 
-    jobs: Annotated[int, Meta(description=f"Those heard of last, up to {MOST_JOBS:,}.")]
+    jobs: Annotated[int, Meta(description="All but those that are ignored.")]
     events: Annotated[int, Meta(description=f"The newest of the log (HTTP), up to {MOST_EVENTS:,}.")]
     rejected_events: Annotated[int, Meta(description=f"The newest, from any source, up to {MOST_REJECTS:,}.")]
 
@@ -99,37 +98,45 @@ class _OfJobs(Struct, frozen=True):
     jobs: int
     failing_jobs: int
     jobs_without_start: int
-    jobs_without_end: int
+    left_open: int
     integrations: list[str]
+    jobs_without_end: int
     last_event_at: datetime | None
 
 
-# Of each job the last two runs, the end of one index range: the cost follows the number of jobs, which is bounded, and
-# not that of their runs.
+# A row or a few for each producer, two ends of an index range, and a range of those that have been silent for long.
 _JOBS: Final = f"""
-SELECT run.producer, count(*) FILTER (WHERE run.nth = 1) AS jobs,
-       count(*) FILTER (WHERE run.nth = 1 AND run.current_state IN ('FAIL', 'ABORT')) AS failing_jobs,
-       count(*) FILTER (WHERE run.nth = 1 AND run.first_start_at IS NULL) AS jobs_without_start,
-       count(DISTINCT job.id) FILTER (
-           WHERE run.ended_at IS NULL AND run.current_state IN ('START', 'RUNNING')
-             AND coalesce(run.processing_type, '') NOT IN ('STREAMING', 'SERVICE')
-             AND (run.nth > 1 OR run.event_time < now() - interval '{_SILENT}')
+SELECT of_producer.*,
+       left_open + (
+           SELECT count(*) FROM last_runs
+           WHERE md5(producer)::uuid = md5(of_producer.producer)::uuid AND is_open
+             AND event_time < now() - interval '{_SILENT}' AND NOT left_open
        ) AS jobs_without_end,
-       coalesce(array_agg(DISTINCT run.integration) FILTER (WHERE run.integration IS NOT NULL), '{{}}')
-           AS integrations,
-       max(run.event_time) AS last_event_at
+       greatest((
+           SELECT event_time FROM last_runs
+           WHERE md5(producer)::uuid = md5(of_producer.producer)::uuid AND is_open ORDER BY event_time DESC LIMIT 1
+       ), (
+           SELECT event_time FROM last_runs
+           WHERE md5(producer)::uuid = md5(of_producer.producer)::uuid AND NOT is_open ORDER BY event_time DESC LIMIT 1
+       )) AS last_event_at
 FROM (
-    SELECT id FROM jobs WHERE {sql_of_jobs("job_namespace", "job_name")}
-    ORDER BY last_event_at DESC NULLS LAST LIMIT {MOST_JOBS}
-) AS job
-CROSS JOIN LATERAL (
-    SELECT newest.*, row_number() OVER () AS nth FROM (
-        SELECT producer, current_state, integration, first_start_at, ended_at, processing_type, event_time
-        FROM job_runs WHERE job_id = job.id ORDER BY started_at DESC, id DESC LIMIT 2
-    ) AS newest
-) AS run
-GROUP BY run.producer ORDER BY last_event_at DESC, run.producer LIMIT {_MOST_PRODUCERS}
+    SELECT producer, sum(jobs)::bigint AS jobs, sum(failing)::bigint AS failing_jobs,
+           sum(without_start)::bigint AS jobs_without_start, sum(left_open)::bigint AS left_open,
+           array_remove(array_agg(integration ORDER BY integration), NULL) AS integrations
+    FROM producer_jobs GROUP BY producer
+) AS of_producer
+ORDER BY last_event_at DESC, producer LIMIT {_MOST_PRODUCERS}
 """  # noqa: S608 (constants of this module)
+# Where some are hidden, every job has to be looked at: a row of each.
+_JOBS_SHOWN: Final = f"""
+SELECT producer, count(*) AS jobs, count(*) FILTER (WHERE current_state IN ('FAIL', 'ABORT')) AS failing_jobs,
+       count(*) FILTER (WHERE NOT has_start) AS jobs_without_start, count(*) FILTER (WHERE left_open) AS left_open,
+       array_remove(array_agg(DISTINCT integration), NULL) AS integrations,
+       count(*) FILTER (WHERE left_open OR is_open AND event_time < now() - interval '{_SILENT}') AS jobs_without_end,
+       max(event_time) AS last_event_at
+FROM last_runs WHERE {sql_of_jobs("job_namespace", "job_name")}
+GROUP BY producer ORDER BY last_event_at DESC, producer LIMIT {_MOST_PRODUCERS}
+"""  # noqa: S608
 
 # The end of the log: one index range in each day's partition, cut off where there are too many bytes. What an event
 # weighs is known without reading it.
@@ -170,7 +177,8 @@ def producers(connection: psycopg.Connection[Any]) -> ProducersReport:
 
     jobs = 0
     with connection.cursor(row_factory=class_row(_OfJobs)) as cursor:
-        for row in cursor.execute(_JOBS.encode(), Ignored.load(connection).parameters):
+        ignored = Ignored.load(connection)
+        for row in cursor.execute((_JOBS_SHOWN if ignored else _JOBS).encode(), ignored.parameters):
             jobs += row.jobs
             figures(row.producer).told = row
     events = 0
@@ -207,7 +215,7 @@ def _unmatched(connection: psycopg.Connection[Any]) -> Iterable[tuple[str | None
 
 def _told(producer: str | None, its: _Figures) -> Producer:
     name = None if producer is None else producer_name(producer)
-    of_jobs = its.told or _OfJobs("", 0, 0, 0, 0, [], None)
+    of_jobs = its.told or _OfJobs("", 0, 0, 0, 0, [], 0, None)
     return Producer(
         producer=producer,
         name=None if name is None else name.name,

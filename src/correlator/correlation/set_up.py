@@ -1,7 +1,7 @@
 """How runs were set up: code, engine, parameters and what they read, theirs and of those that started them."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -32,7 +32,10 @@ def find_changes_of_set_up(case: Case, pairs: Sequence[Pair]) -> None:
     ends = {pair.found.run.id: (pair.found.run.last_moment, pair.before.ended_at) for pair in pairs}
     asked = [(twin.now.job_id, moment) for pair, twin in twins for moment in ends[pair.found.run.id]]
     code = facets_at(case.history, "job", asked, CODE)
-    facets = run_facets(case.history, {run for _, twin in twins for run in (twin.now.id, twin.then.id, *twin.older)})
+    facets = run_facets(case.history, {run.id for _, twin in twins for run in (twin.now, twin.then)})
+    # What was before tells what changes from run to run anyway: it is asked for where something has changed at all.
+    changed = [twin for _, twin in twins if setting_changes(*_compared(facets, twin), [])]
+    facets |= run_facets(case.history, {run for twin in changed for run in twin.older})
     for pair, twin in twins:
         now, then = ends[pair.found.run.id]
         job = twin.now.job_id
@@ -43,20 +46,24 @@ def find_changes_of_set_up(case: Case, pairs: Sequence[Pair]) -> None:
         older = [facets.get(run) or {} for run in twin.older]
         pair.found.settings += [
             msgspec.structs.replace(change, whose=twin.whose)
-            for change in setting_changes(facets.get(twin.then.id) or {}, facets.get(twin.now.id) or {}, older)
+            for change in setting_changes(*_compared(facets, twin), older)
         ]
+
+
+def _compared(facets: Mapping[UUID, dict[str, Any]], twin: _Twin) -> tuple[dict[str, Any], dict[str, Any]]:
+    return facets.get(twin.then.id) or {}, facets.get(twin.now.id) or {}
 
 
 def _twins(case: Case, pairs: Sequence[Pair]) -> Iterator[list[_Twin]]:
     """Each pair, and the runs that started it: tasks and applications know of code, and their children of tables."""
-    own = [[pair.found.run.id, pair.before.id, *(past.id for past in pair.older)] for pair in pairs]
-    runs = case.history.runs(run for of_pair in own for run in of_pair)
+    runs = case.history.runs(run for pair in pairs for run in (pair.found.run.id, pair.before.id))
     above = case.history.runs(run.parent for run in runs.values() if run.parent is not None)
-    for now, then, *older in own:
-        found = [_Twin(runs[now], runs[then], older)]
-        starter, former = (above.get(runs[run].parent or run) for run in (now, then))
+    for pair in pairs:
+        now, then = runs[pair.found.run.id], runs[pair.before.id]
+        found = [_Twin(now, then, [past.id for past in pair.older])]
+        starter, former = (above.get(run.parent or run.id) for run in (now, then))
         if starter is not None and former is not None and starter.job_id == former.job_id and starter.id != former.id:
-            starters = {parent for run in older if (parent := runs[run].parent) is not None} - {former.id}
+            starters = {past.parent for past in pair.older if past.parent is not None} - {former.id}
             found.append(_Twin(starter, former, sorted(starters), starter.name))
         yield found
 
@@ -64,18 +71,27 @@ def _twins(case: Case, pairs: Sequence[Pair]) -> Iterator[list[_Twin]]:
 def find_changes_of_inputs(case: Case, pairs: Sequence[Pair]) -> None:
     """Where a job always read the same: who reads something else was told to."""
     steady = [pair for pair in pairs if len(pair.older) >= _STEADY]
-    runs = {run for pair in steady for run in (pair.found.run.id, pair.before.id, *(past.id for past in pair.older))}
-    read = {run: {use.dataset for use in uses} for run, uses in case.history.inputs(runs).items()}
-    changed: list[tuple[Pair, list[UUID], list[UUID]]] = []
-    for pair in steady:
-        now, then = read[pair.found.run.id], read[pair.before.id]
-        # Who names no input at all may have said it in an event that is lost.
-        if now and then and now != then and all(read[past.id] == then for past in pair.older):
-            changed.append((pair, sorted(then - now), sorted(now - then)))
+    read = _read(case, [run for pair in steady for run in (pair.found.run.id, pair.before.id)])
+    # Who names no input at all may have said it in an event that is lost.
+    differ = [
+        (pair, now, then)
+        for pair in steady
+        if (now := read[pair.found.run.id]) and (then := read[pair.before.id]) and now != then
+    ]
+    read_before = _read(case, [past.id for pair, _, _ in differ for past in pair.older])
+    changed = [
+        (pair, sorted(then - now), sorted(now - then))
+        for pair, now, then in differ
+        if all(read_before[past.id] == then for past in pair.older)
+    ]
     names = case.history.names(dataset for _, gone, new in changed for dataset in (*gone, *new))
     for pair, gone, new in changed:
         told = [tuple(names.get(dataset) or "a dataset" for dataset in some) for some in (gone, new)]
         pair.found.inputs = InputChange(*told)
+
+
+def _read(case: Case, runs: Sequence[UUID]) -> dict[UUID, set[UUID]]:
+    return {run: {use.dataset for use in uses} for run, uses in case.history.inputs(runs).items()}
 
 
 def find_take_over(case: Case, found: Findings) -> None:

@@ -101,7 +101,11 @@ FROM (
     UNION ALL
     (SELECT *, false FROM {s}.incidents WHERE job_id = %s ORDER BY opened_at DESC LIMIT 20)
     UNION ALL
-    (SELECT *, false FROM {s}.incidents WHERE dataset_id = ANY (%s::uuid[]) ORDER BY opened_at DESC LIMIT 20)
+    -- Name by name: for all at once the planner would go through all incidents in order of time.
+    SELECT of_name.* FROM unnest(%s::uuid[]) AS name (id)
+    CROSS JOIN LATERAL (
+        SELECT *, false FROM {s}.incidents WHERE dataset_id = name.id ORDER BY opened_at DESC LIMIT 20
+    ) AS of_name
     UNION ALL
     (SELECT *, false FROM {s}.incidents WHERE job_id = %s ORDER BY opened_at DESC LIMIT 20)
     UNION ALL

@@ -1,5 +1,6 @@
 """What stands of a job's lineage at a moment, and who uses a dataset: the tables' side of a walk through the graph."""
 
+import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
@@ -7,11 +8,14 @@ from typing import Any, Final, Literal, TypeAlias
 import psycopg
 from msgspec import Struct
 from msgspec.structs import replace
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
 from psycopg.types.string import ByteaBinaryLoader
 
 from correlator.correlation.ignored import Ignored
 from correlator.rulebook.identity import Id
 from correlator.rulebook.statements import STRENGTH
+from correlator.store.last_runs import lineage_of_run
 
 Role: TypeAlias = Literal["input", "output"]
 Named: TypeAlias = tuple[str, str, str, list[str]]
@@ -19,7 +23,13 @@ Named: TypeAlias = tuple[str, str, str, list[str]]
 
 _COLUMN_LINEAGE, _RENAME = STRENGTH["column_lineage"], STRENGTH["rename"]
 _ALWAYS: Final = "infinity"
-_NONE: Final[frozenset[Id]] = frozenset()
+_UNTOLD: Final[Mapping[Id, int | None]] = {}
+
+_OfRun: TypeAlias = tuple[
+    Id, str, str, Id, str, datetime, bool, list[Id], list[Id], list[int] | None, list[int | None] | None
+]
+"""Job, namespace, name, run, its id as sent, when it stood, whether it states its lineage, inputs, outputs; and, where
+something more is said than that the former go into the latter: who names each input, and who tells of each output."""
 
 
 class Flow(Struct, frozen=True, gc=False):
@@ -91,38 +101,36 @@ _COMPLETED_OR_RUNNING: Final = f"""
            WHERE said ->> 'state' = 'RUNNING' AND (said ->> 'event_time')::timestamptz <= %(as_of)s::timestamptz
        )
      ORDER BY started_at DESC, id DESC LIMIT 1)
-    ORDER BY at DESC LIMIT 1
+    ORDER BY at DESC, id DESC LIMIT 1
 """  # noqa: S608
-# Plain is a run of which nothing more is said than what went in and what came out.
-_EDGES: Final = """
-    SELECT array_agg(dataset_id) FILTER (WHERE edge_type = 'input') AS inputs,
-           array_agg(dataset_id) FILTER (WHERE edge_type = 'output') AS outputs,
-           bool_and(sources_told_by IS NULL AND origin <> 3) AS are_plain
-    FROM lineage_edges WHERE job_run_id = run.id AND first_event_at <= run.until
+# Whoever stands now is kept by the merge: one probe for each job.
+_STANDING_NOW: Final = """
+SELECT job_id, job_namespace, job_name, job_run_id, run_id, at, states_lineage, inputs, outputs, origins, told_by
+FROM standing_lineage WHERE job_id = ANY (%(jobs)s::uuid[]) AND NOT observes
 """
-# For each job the end of one index range, or of two, then the rows of one run.
-_STANDING: Final = f"""
-SELECT run.job_id, run.job_namespace, run.job_name, run.id, run.run_id, run.at, run.states_lineage,
-       upper(run.job_type) IS NOT DISTINCT FROM 'TEST', run.has_results, edge.inputs, edge.outputs, edge.are_plain
-FROM unnest(%(jobs)s::uuid[]) AS job (id)
-CROSS JOIN LATERAL ({{runs}}) AS run
-CROSS JOIN LATERAL ({_EDGES}) AS edge
-"""  # noqa: S608
-_STANDING_OF_BATCHES: Final = _STANDING.format(runs=_COMPLETED)
-_STANDING_OF_ALL: Final = _STANDING.format(runs=_COMPLETED_OR_RUNNING)
+
+
+def _standing_at(runs: str) -> str:
+    """At another moment: for each job the end of one index range, or of two, then the rows of one run."""
+    return f"""
+        SELECT run.job_id, run.job_namespace, run.job_name, run.id, run.run_id, run.at, run.states_lineage,
+               edge.inputs, edge.outputs, edge.origins, edge.told_by
+        FROM unnest(%(jobs)s::uuid[]) AS job (id)
+        CROSS JOIN LATERAL ({runs}) AS run
+        CROSS JOIN LATERAL ({lineage_of_run("facts", "run.until")}) AS edge
+        WHERE NOT edge.observes
+    """  # noqa: S608
+
+
+_STANDING_OF_BATCHES: Final = _standing_at(_COMPLETED)
+_STANDING_OF_ALL: Final = _standing_at(_COMPLETED_OR_RUNNING)
 _OF_RUN: Final = f"""
-SELECT run.job_id, run.job_namespace, run.job_name, run.id, run.run_id, run.at, run.states_lineage,
-       upper(run.job_type) IS NOT DISTINCT FROM 'TEST', run.has_results, edge.inputs, edge.outputs, edge.are_plain
-FROM (
-    SELECT *, coalesce(ended_at, started_at) AS at, 'infinity'::timestamptz AS until FROM job_runs
-    WHERE id = %(run)s::uuid
-) AS run
-CROSS JOIN LATERAL ({_EDGES}) AS edge
+SELECT run.job_id, run.job_namespace, run.job_name, run.id, run.run_id, coalesce(run.ended_at, run.started_at),
+       run.states_lineage, edge.inputs, edge.outputs, edge.origins, edge.told_by
+FROM job_runs AS run
+CROSS JOIN LATERAL ({lineage_of_run("facts")}) AS edge
+WHERE run.id = %(run)s::uuid AND NOT edge.observes
 """  # noqa: S608
-_STRENGTHS: Final = """
-SELECT job_run_id, dataset_id, edge_type = 'input', origin, sources_told_by
-FROM lineage_edges WHERE job_run_id = ANY (%(runs)s::uuid[])
-"""
 
 # Each run's list, then one probe for each of its mappings.
 _MAPPED: Final = """
@@ -145,8 +153,10 @@ WHERE run.job_run_id = ANY (%(runs)s::uuid[]) AND mapping.target_kind = 'dataset
 # of how many there are, PostgreSQL would plan anew at every level, which takes a third of the time.
 _ANY: Final = """
 SELECT EXISTS (SELECT FROM declarations), EXISTS (SELECT FROM dataset_classes),
-       EXISTS (SELECT FROM job_runs WHERE upper(processing_type) IN ('STREAMING', 'SERVICE')),
        set_config('plan_cache_mode', 'force_generic_plan', true)
+"""
+_ARE_STREAMS: Final = """
+SELECT EXISTS (SELECT FROM job_runs WHERE upper(processing_type) IN ('STREAMING', 'SERVICE'))
 """
 
 # One probe of the index over their contents for each dataset; most installations have none.
@@ -185,6 +195,27 @@ ORDER BY dataset.canonical_dataset_id
 """
 
 
+class _Ids(tuple[Id, ...]):
+    """Many ids, to be sent as an array: as text, or one by one, they would take as long as to look them up."""
+
+    __slots__ = ()
+
+
+class _IdsDumper(Dumper):
+    """The binary form of an array of one dimension: 16 bytes of each, with their length before them."""
+
+    format = Format.BINARY
+    oid = 2951
+    _HEAD: Final = struct.Struct(">iiiii")
+    _UUID: Final = 2950
+    _LENGTH: Final = struct.pack(">i", 16)
+
+    def dump(self, obj: _Ids) -> bytes:
+        if not obj:
+            return struct.pack(">iii", 0, 0, self._UUID)
+        return self._LENGTH.join((self._HEAD.pack(1, 0, self._UUID, len(obj), 1), *obj))
+
+
 class StandingLineage:
     """What a walk needs of the tables, each thing read once."""
 
@@ -192,13 +223,17 @@ class StandingLineage:
         self._cursor = connection.cursor(binary=True)
         # As they are sent, 16 bytes each: a UUID is dear to make, and there are tens of thousands.
         self._cursor.adapters.register_loader("uuid", ByteaBinaryLoader)
+        self._cursor.adapters.register_dumper(_Ids, _IdsDumper)
         self._as_of: datetime | str = _ALWAYS if as_of is None else as_of
         self._ignored = ignored
         self._jobs: dict[Id, JobLineage | None] = {}
         self._class_of: dict[Id, Id] = {}
         self.class_urns: dict[Id, str] = {}
-        ((self._are_declarations, self._are_classes, are_streams, _),) = self._ask(_ANY)
-        self._standing = _STANDING_OF_ALL if are_streams else _STANDING_OF_BATCHES
+        ((self._are_declarations, self._are_classes, _),) = self._ask(_ANY)
+        self._standing = _STANDING_NOW
+        if as_of is not None:
+            ((are_streams,),) = self._ask(_ARE_STREAMS)
+            self._standing = _STANDING_OF_ALL if are_streams else _STANDING_OF_BATCHES
 
     def _ask(self, query: str, **values: object) -> list[tuple[Any, ...]]:
         return self._cursor.execute(query.encode(), values, prepare=True).fetchall()
@@ -207,7 +242,7 @@ class StandingLineage:
 
     def users(self, datasets: Collection[Id], role: Role) -> list[JobLineage]:
         """The jobs that have any of these among their inputs or outputs, now or at another time."""
-        wanted = _array(datasets)
+        wanted = _Ids(datasets)
         query = _USERS if self._are_classes else _USERS_OF_ONE_NAME
         jobs = [job for (job,) in self._ask(query, datasets=wanted, role=role)]
         of_datasets: list[Id] = []
@@ -216,9 +251,10 @@ class StandingLineage:
                 (jobs if kind == "job" else of_datasets).append(entity)
             if role == "output":
                 of_datasets.extend(datasets)
-        self._load([job for job in jobs if job not in self._jobs], [d for d in of_datasets if d not in self._jobs])
-        found = (self._jobs.get(entity) for entity in dict.fromkeys([*jobs, *of_datasets]))
-        return [lineage for lineage in found if lineage is not None]
+        known = self._jobs
+        self._load([job for job in jobs if job not in known], [d for d in of_datasets if d not in known])
+        entities = dict.fromkeys([*jobs, *of_datasets]) if of_datasets or self._are_declarations else jobs
+        return [lineage for entity in entities if (lineage := known[entity]) is not None]
 
     def job(self, job: Id) -> JobLineage | None:
         if job not in self._jobs:
@@ -232,58 +268,47 @@ class StandingLineage:
 
     def _load(self, jobs: Sequence[Id], datasets: Sequence[Id]) -> None:
         self._jobs.update(dict.fromkeys((*jobs, *datasets)))
-        rows = self._ask(self._standing, jobs=_array(jobs), as_of=self._as_of) if jobs else []
+        rows = self._ask(self._standing, jobs=_Ids(jobs), as_of=self._as_of) if jobs else []
         self._jobs.update(self._of_runs(rows))
         if self._are_declarations and (jobs or datasets):
             for kind, entity, edges, namespace, name in self._ask(
-                _DECLARED, entities=_array((*jobs, *datasets)), as_of=self._as_of
+                _DECLARED, entities=_Ids((*jobs, *datasets)), as_of=self._as_of
             ):
                 self._declare(kind, entity, edges, (namespace, name))
 
-    def _of_runs(self, rows: Sequence[tuple[Any, ...]]) -> dict[Id, JobLineage]:
-        told = self._told([row[3] for row in rows if row[6] or not row[11]])
+    def _of_runs(self, rows: Sequence[_OfRun]) -> dict[Id, JobLineage]:
         if self._are_classes:
-            self._learn_classes(each for row in rows for side in (row[9], row[10]) if side for each in side)
-        found: dict[Id, JobLineage] = {}
+            self._learn_classes(each for row in rows for side in (row[7], row[8]) for each in side)
+        told = [row for row in rows if row[9] is not None or row[10] is not None]
+        mapped = self._mapped(told) if told else {}
+        classes = self._classes if self._are_classes else frozenset
         hides_job = self._ignored.hides_job if self._ignored else None
-        for job, namespace, name, run, run_id, at, explicit, is_test, has_results, inputs, outputs, _ in rows:
-            if is_test or (has_results and not outputs) or (hides_job is not None and hides_job(namespace, name)):
+        found: dict[Id, JobLineage] = {}
+        for job, namespace, name, run, run_id, at, explicit, inputs, outputs, origins, told_by in rows:
+            if hides_job is not None and hides_job(namespace, name):
                 continue
-            strengths: dict[Id, int | None] = {}
-            if run in told:
-                origins, strengths, mapped = told[run]
-                flows = self._flows(origins, strengths, mapped, explicit=explicit)
+            strengths: Mapping[Id, int | None] = _UNTOLD
+            if origins is None and told_by is None:
+                flows: tuple[Flow, ...] = (Flow(classes(inputs), classes(outputs)),)
             else:
-                flows = (Flow(self._classes(inputs), self._classes(outputs)),)
-            node_id = f"job:{namespace}/{name}"
-            found[job] = JobLineage(node_id, namespace, name, run, run_id, at, flows, strengths)
+                strengths = dict(zip(outputs, told_by or (), strict=True))
+                named = dict(zip(inputs, origins or (), strict=True))
+                flows = self._flows(named, strengths, mapped.get(run), explicit=explicit)
+            found[job] = JobLineage(f"job:{namespace}/{name}", namespace, name, run, run_id, at, flows, strengths)
         return found
 
-    def _told(
-        self, runs: Sequence[Id]
-    ) -> dict[Id, tuple[dict[Id, int], dict[Id, int | None], list[tuple[Id, Id, int]] | None]]:
-        """Of runs that say more: by whom inputs are named, by whom outputs are told, and which goes into which."""
-        if not runs:
-            return {}
-        found: dict[Id, tuple[dict[Id, int], dict[Id, int | None]]] = {run: ({}, {}) for run in runs}
-        for run, dataset, is_input, origin, told_by in self._ask(_STRENGTHS, runs=_array(runs)):
-            if is_input:
-                found[run][0][dataset] = origin
-            else:
-                found[run][1][dataset] = told_by
-        needed = [run for run, (origins, told) in found.items() if not _are_told_by_inputs(origins, told)]
-        mapped: dict[Id, list[tuple[Id, Id, int]]] = {run: [] for run in needed}
-        for run, target, source, origin in self._ask(_MAPPED, runs=_array(needed)) if needed else ():
+    def _mapped(self, rows: Sequence[_OfRun]) -> dict[Id, list[tuple[Id, Id, int]]]:
+        """Which goes into which, of runs that say more than their inputs and outputs tell."""
+        self._learn_classes(each for row in rows for side in (row[7], row[8]) for each in side)
+        mapped: dict[Id, list[tuple[Id, Id, int]]] = {
+            row[3]: [] for row in rows if not _are_told_by_inputs(row[9] or (), row[10] or ())
+        }
+        for run, target, source, origin in self._ask(_MAPPED, runs=_Ids(mapped)) if mapped else ():
             mapped[run].append((target, source, origin))
         self._learn_classes(each for said in mapped.values() for target, source, _ in said for each in (target, source))
-        self._learn_classes(each for sides in found.values() for side in sides for each in side)
-        return {run: (origins, told, mapped.get(run)) for run, (origins, told) in found.items()}
+        return mapped
 
-    def _classes(self, datasets: Sequence[Id] | None) -> frozenset[Id]:
-        if datasets is None:
-            return _NONE
-        if not self._are_classes:
-            return frozenset(datasets)
+    def _classes(self, datasets: Sequence[Id]) -> frozenset[Id]:
         class_of = self._class_of
         return frozenset([class_of[dataset] for dataset in datasets])
 
@@ -350,7 +375,7 @@ class StandingLineage:
         for dataset in new:
             class_of[dataset] = dataset
         if new and self._are_classes:
-            for dataset, of_class, urn in self._ask(_CLASSES, datasets=_array(new)):
+            for dataset, of_class, urn in self._ask(_CLASSES, datasets=_Ids(new)):
                 class_of[dataset] = of_class
                 self.class_urns[of_class] = urn
 
@@ -362,11 +387,11 @@ class StandingLineage:
         alone = [each for each in classes if each not in self.class_urns]
         several = [each for each in classes if each in self.class_urns]
         found: dict[Id, Named] = {
-            id_: (urn, namespace, name, []) for id_, urn, namespace, name in self._ask(_NAMES, datasets=_array(alone))
+            id_: (urn, namespace, name, []) for id_, urn, namespace, name in self._ask(_NAMES, datasets=_Ids(alone))
         }
         mates: dict[Id, list[tuple[str, str, str]]] = {}
         if several:
-            for of_class, urn, namespace, name, _ in self._ask(_MATES, classes=_array(several)):
+            for of_class, urn, namespace, name, _ in self._ask(_MATES, classes=_Ids(several)):
                 if urn is not None:
                     mates.setdefault(of_class, []).append((urn, namespace, name))
         for of_class in several:
@@ -379,7 +404,7 @@ class StandingLineage:
     def columns(self, jobs: Sequence[JobLineage]) -> Iterator[tuple[JobLineage, ColumnFlow]]:
         """Column by column what the jobs' runs say, the strongest for each output, and what is declared."""
         by_run = {job.run: job for job in jobs if job.run is not None}
-        rows = self._ask(_COLUMNS, runs=_array(by_run)) if by_run else []
+        rows = self._ask(_COLUMNS, runs=_Ids(by_run)) if by_run else []
         self._learn_classes(each for row in rows for each in (row[1], row[3]))
         class_of = self._class_of
         for run, target, target_field, source, source_field, origin, transformation, subtype, masking in rows:
@@ -395,20 +420,15 @@ class StandingLineage:
                 yield job, ColumnFlow(ends[0], target_field, ends[1], source_field, *how, declared=True)
 
 
-def _are_told_by_inputs(origins: Mapping[Id, int], told: Mapping[Id, int | None]) -> bool:
+def _are_told_by_inputs(origins: Sequence[int], told_by: Sequence[int | None]) -> bool:
     """Whether it is known which goes into which without a look at every column.
 
     Of an only output whose columns tell, the sources are the inputs that columns name; dbt and Spark send such runs.
     """
-    return list(told.values()) == [_COLUMN_LINEAGE] and STRENGTH["lineage"] not in origins.values()
+    return list(told_by) == [_COLUMN_LINEAGE] and STRENGTH["lineage"] not in origins
 
 
 def _rest(every: frozenset[Id], flows: list[Flow], *, declared: bool) -> tuple[Flow, ...]:
     """With what is read and goes nowhere that is known."""
     left = every.difference(*(flow.sources for flow in flows))
     return (*flows, Flow(left, frozenset(), declared)) if left else tuple(flows)
-
-
-def _array(ids: Iterable[Id]) -> str:
-    """As PostgreSQL writes an array: item by item the driver would look for what has to be escaped."""
-    return "{" + ",".join([each.hex() for each in ids]) + "}"

@@ -32,14 +32,16 @@ def ticks_of_jobs(history: History, jobs: Iterable[UUID], most: int = MOST_TICKS
 
 def _ticks(history: History, subjects: Iterable[UUID], query: str, *limits: int) -> dict[UUID, list[Tick]]:
     found: dict[UUID, list[Tick]] = {subject: [] for subject in subjects}
-    for subject, at, status in history.rows(query, list(found), *limits):
-        found[subject].append(Tick(at, status))
+    for subject, moments, statuses in history.rows(query, list(found), *limits):
+        found[subject] = [Tick(at, status) for at, status in zip(moments, statuses, strict=True)]
     return found
 
 
-# The ends of two index ranges for each test, and of one for each job.
+# The ends of two index ranges for each test, and of one for each job. A row of each: there are a thousand ticks.
 _RESULTS: Final = """
-SELECT asked.test_id, lately.event_time, lately.status FROM unnest(%s::uuid[]) AS asked (test_id)
+SELECT asked.test_id, array_agg(lately.event_time ORDER BY lately.event_time),
+       array_agg(lately.status ORDER BY lately.event_time)
+FROM unnest(%s::uuid[]) AS asked (test_id)
 CROSS JOIN LATERAL (
     SELECT event_time, status FROM (
         (SELECT event_time, status FROM {s}.test_results
@@ -49,13 +51,15 @@ CROSS JOIN LATERAL (
          WHERE test_id = asked.test_id ORDER BY event_time DESC, job_run_id DESC LIMIT %s)
     ) AS either ORDER BY event_time DESC LIMIT %s
 ) AS lately
-ORDER BY asked.test_id, lately.event_time
+GROUP BY asked.test_id
 """
 _RUNS: Final = """
-SELECT asked.job_id, lately.started_at, lately.current_state FROM unnest(%s::uuid[]) AS asked (job_id)
+SELECT asked.job_id, array_agg(lately.started_at ORDER BY lately.started_at),
+       array_agg(lately.current_state ORDER BY lately.started_at)
+FROM unnest(%s::uuid[]) AS asked (job_id)
 CROSS JOIN LATERAL (
     SELECT started_at, current_state FROM {s}.job_runs
     WHERE job_id = asked.job_id ORDER BY started_at DESC, id DESC LIMIT %s
 ) AS lately
-ORDER BY asked.job_id, lately.started_at
+GROUP BY asked.job_id
 """

@@ -15,9 +15,10 @@ MANY: Final = 8
 """Of so many something can be said with confidence."""
 _OF_AN_HOUR: Final = 3
 _TO_TELL: Final = 3
-_DAY: Final = 86_400.0
+_DAY: Final = timedelta(days=1)
 _TO_GROW: Final = 16
 """So many tell whether there is more from one to the next,"""
+_NO_TIME: Final = timedelta(0)
 _WEEKS: Final = 27 * _DAY
 """in two weeks and two weeks, so that each half has its weekends."""
 _WEEKEND: Final = (5, 6)
@@ -30,17 +31,15 @@ _LEAST_SPREAD: Final = 0.04
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
+    """One of thousands that a question may look at."""
+
     at: datetime
-    seconds: float
-    """The same moment as a number."""
     log: float
     """The amount, on the scale of logarithms."""
-    hour: int
-    weekday: int
 
     @classmethod
     def of(cls, at: datetime, amount: float) -> "Sample":
-        return cls(at, at.timestamp(), math.log(amount + 1), at.hour, at.weekday())
+        return cls(at, math.log(amount + 1))
 
     @property
     def amount(self) -> int:
@@ -115,44 +114,43 @@ def band(at: datetime, before: Sequence[Sample]) -> tuple[float, float, float] |
 def _as_of_now(one: Sample, before: Sequence[Sample]) -> list[float]:
     """What grows, or shrinks, as it would be now: half of a table that has doubled is as much as it once was."""
     logs = [sample.log for sample in before]
-    if len(logs) < _TO_GROW or before[0].seconds - before[-1].seconds < _WEEKS:
+    if len(logs) < _TO_GROW or before[0].at - before[-1].at < _WEEKS:
         return logs
     half, quarter = len(logs) // 2, len(logs) // 4
     grown = median(logs[:half]) - median(logs[half:])
-    seconds = before[quarter].seconds - before[half + quarter].seconds
-    if abs(grown) < _LEAST_SPREAD or seconds <= 0:
+    time = before[quarter].at - before[half + quarter].at
+    if abs(grown) < _LEAST_SPREAD or time <= _NO_TIME:
         return logs
-    return [log + grown / seconds * (one.seconds - sample.seconds) for log, sample in zip(logs, before, strict=True)]
+    return [log + grown * ((one.at - sample.at) / time) for log, sample in zip(logs, before, strict=True)]
 
 
 def _as_of_hour(one: Sample, before: Sequence[Sample], logs: list[float]) -> list[float]:
     """Where there are several a day, each as it would be at this hour: a night is no quiet noon."""
-    days = (before[0].seconds - before[-1].seconds) / _DAY + 1
+    days = (before[0].at - before[-1].at) / _DAY + 1
     if len(logs) < 2 * days:
         return logs
     by_hour: dict[int, list[float]] = {}
     for sample, log in zip(before, logs, strict=True):
-        by_hour.setdefault(sample.hour, []).append(log)
-    if len(by_hour.get(one.hour, ())) < _OF_AN_HOUR:
+        by_hour.setdefault(sample.at.hour, []).append(log)
+    of_this = by_hour.get(one.at.hour, [])
+    if len(of_this) < _OF_AN_HOUR:
         return logs
+    usual = median(of_this)
     # Of an hour that was rarely seen nothing is known but the amount itself.
-    shift = {
-        hour: median(by_hour[one.hour]) - median(of_hour) if len(of_hour) >= _OF_AN_HOUR else 0.0
-        for hour, of_hour in by_hour.items()
-    }
-    return [log + shift[sample.hour] for sample, log in zip(before, logs, strict=True)]
+    shift = {hour: usual - median(of_hour) if len(of_hour) >= _OF_AN_HOUR else 0.0 for hour, of_hour in by_hour.items()}
+    return [log + shift[sample.at.hour] for sample, log in zip(before, logs, strict=True)]
 
 
 def _alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> Iterator[list[float]]:
     """The most alike last."""
     yield logs
-    is_weekend = one.weekday in _WEEKEND
-    hours = {(one.hour + shift) % 24 for shift in (-1, 0, 1)}
+    weekday = one.at.weekday()
+    hours = {(one.at.hour + shift) % 24 for shift in (-1, 0, 1)}
     pairs = list(zip(before, logs, strict=True))
     for part, fewest in (
-        ([log for sample, log in pairs if sample.hour in hours], 3),
-        ([log for sample, log in pairs if (sample.weekday in _WEEKEND) == is_weekend], 2),
-        ([log for sample, log in pairs if sample.weekday == one.weekday], 2),
+        ([log for sample, log in pairs if sample.at.hour in hours], 3),
+        ([log for sample, log in pairs if (sample.at.weekday() in _WEEKEND) == (weekday in _WEEKEND)], 2),
+        ([log for sample, log in pairs if sample.at.weekday() == weekday], 2),
     ):
         if len(part) >= fewest:
             yield part
@@ -191,9 +189,11 @@ def cadence(moments: Sequence[datetime], after: datetime) -> Cadence | None:
     gaps = [(one, other - one) for one, other in pairwise(moments) if other > one]
     if len(gaps) < _FEWEST:
         return None
-    alike = [gap for start, gap in gaps if start.weekday() == after.weekday()]
+    weekday, hour = after.weekday(), after.hour
     if len({start.date() for start, _ in gaps}) < len(gaps):  # several a day: the hour counts
-        alike = [gap for start, gap in gaps if start.weekday() == after.weekday() and start.hour == after.hour]
+        alike = [gap for start, gap in gaps if start.hour == hour and start.weekday() == weekday]
+    else:
+        alike = [gap for start, gap in gaps if start.weekday() == weekday]
     chosen = sorted(alike if len(alike) > 1 else [gap for _, gap in gaps])
     middle = chosen[len(chosen) // 2]
     deviation = sorted(abs(gap - middle) for gap in chosen)[len(chosen) // 2]

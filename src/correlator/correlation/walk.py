@@ -80,6 +80,7 @@ def walk(
             for version in (start, *beside.get(start.key, ())):
                 _arrive(trace, layer, version, 0)
         frontier.append(layer)
+    history.foresee_upstream({run for layer in frontier for run in layer}, limits.runs * len(traces))
     distance = 0
     while any(frontier) and distance < limits.depth:
         distance += 1

@@ -27,6 +27,7 @@ from correlator.rulebook.decode import judge
 from correlator.store.alert_watch import see_what_came_meanwhile
 from correlator.store.database import Database
 from correlator.store.incidents import derive_all
+from correlator.store.last_runs import note_all_last_runs
 from correlator.store.merge import FACTS, lock_merges
 from correlator.store.next_facts import NEXT, NextFacts
 from correlator.store.retention import ARCHIVE
@@ -108,6 +109,7 @@ class Replay:
                 _log.info("replay: the tables are filled; keys and indexes are made")
                 following.dress()
                 with connection.transaction():
+                    note_all_last_runs(connection, NEXT)
                     derive_all(connection, NEXT)
                     follow_all(connection, NEXT)
                 self._is_dressed = True

@@ -2,7 +2,9 @@
 
 What travels between them are parcels. The first map judges, counts, finds equal events and folds, one Arrow batch at a
 time; what it says of one entity is one parcel. The shuffle brings the parcels of an entity together, and the second map
-folds them again and copies them into staging. A small batch is one task: both maps in one, without a shuffle.
+folds them again and copies them into staging. A run that the first map has seen from its start to its end has nobody to
+meet, as far as one can tell: it is copied there and then, and merged while other events are still read. Should there be
+more of it, that is merged too. A small batch is one task: both maps in one, without a shuffle.
 """
 
 import gc
@@ -13,7 +15,7 @@ from enum import IntEnum
 from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 import psycopg
@@ -31,8 +33,9 @@ from correlator.rulebook.events import Event, Rejection
 from correlator.rulebook.facts import Facts
 from correlator.rulebook.fold import fold_batch
 from correlator.rulebook.identity import event_identity
+from correlator.rulebook.runs import ENDS
 from correlator.store.rejects import Reject
-from correlator.store.staging import Attempt, FactRow, stage, stage_rejects
+from correlator.store.staging import PARTS_OF_A_TASK, Attempt, FactRow, Part, part, stage, stage_rejects
 
 _ID_BYTES: Final = 16
 _PARCEL_ROWS: Final = 4_096
@@ -42,6 +45,8 @@ _COMMON: Final = (f.JOBS, f.DATASETS, f.FACET_BODIES)
 """Of these nearly the same is said in every Arrow batch."""
 _COMMON_BATCHES: Final = 4
 """So many are held until they are sent."""
+_PART_RUNS: Final = 10_000
+"""So many whole runs are merged at once: more would be merged later, fewer at a higher price."""
 
 
 class Kind(IntEnum):
@@ -76,12 +81,13 @@ class Staging(NamedTuple):
     attempt: Attempt = Attempt("", 0)
 
 
-def judged_and_folded(arrivals: DataFrame, judge: Judge) -> DataFrame:
-    """Parcels of what has arrived, folded as far as one Arrow batch goes."""
+def judged_and_folded(arrivals: DataFrame, judge: Judge, staging: Staging | None = None) -> DataFrame:
+    """Parcels of what has arrived, folded as far as one Arrow batch goes; but for whole runs, if they can be staged."""
 
     def first(batches: Batches) -> Batches:
-        with _uncollected():
-            yield from _batches(_fold_arrivals(batches, judge))
+        with _uncollected(), ExitStack() as stack:
+            stage_whole = None if staging is None else stack.enter_context(_WholeRuns(staging)).stage
+            yield from _batches(_fold_arrivals(batches, judge, stage_whole))
 
     return arrivals.select(*FOLDED).mapInArrow(first, PARCELS)
 
@@ -134,7 +140,9 @@ def _uncollected() -> Iterator[None]:
 # The first map
 
 
-def _fold_arrivals(batches: Iterable[pa.RecordBatch], judge: Judge) -> Iterator[Parcel]:
+def _fold_arrivals(
+    batches: Iterable[pa.RecordBatch], judge: Judge, stage_whole: Callable[[Facts], None] | None = None
+) -> Iterator[Parcel]:
     tally = Tally()
     common = Facts()
     for count, batch in enumerate(batches, start=1):
@@ -155,12 +163,69 @@ def _fold_arrivals(batches: Iterable[pa.RecordBatch], judge: Judge) -> Iterator[
         yield from _seen(events)
         facts = fold_batch(list(events.values()))
         common.take(facts.without(_COMMON))
+        if stage_whole is not None:
+            stage_whole(facts)
         yield from _bundled(facts)
         if count % _COMMON_BATCHES == 0:
             yield from _bundled(common)
             common = Facts()
     yield from _bundled(common)
     yield Parcel(Kind.TALLY, b"", tally.encode())
+
+
+class _WholeRuns:
+    """Stages the runs that are there from their start to their end, in parts of many."""
+
+    def __init__(self, staging: Staging) -> None:
+        self._staging = staging
+        self._parts = 0
+        self._part: Part | None = None
+        self._in_part: set[bytes] = set()
+        self._connected = ExitStack()
+        self._connection: psycopg.Connection | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:  # noqa: PYI036 - passed on
+        with self._connected:
+            self._open.__exit__(*failure)
+
+    def stage(self, facts: Facts) -> None:
+        """Take whole runs out of the facts, with all that is said of them."""
+        # A part has each key once: a run of which there is more goes the way of all others.
+        whole = _whole(facts) - self._in_part
+        if not whole or self._parts >= PARTS_OF_A_TASK:
+            return
+        if self._part is None:
+            if self._connection is None:
+                self._connection = self._connected.enter_context(connection_to(self._staging.url))
+            number = self._staging.attempt.part(_task(), self._parts)
+            self._part = self._open.enter_context(part(self._connection, self._staging.attempt, number))
+        add = self._part.add
+        for table, key, row in facts.without_runs(whole):
+            add(table, key, row)
+        self._in_part |= whole
+        if len(self._in_part) >= _PART_RUNS:
+            self._open.close()
+            self._part, self._parts = None, self._parts + 1
+            self._in_part.clear()
+
+
+def _whole(facts: Facts) -> set[bytes]:
+    """The runs that are there from their start to their end."""
+    runs = facts.rows(f.JOB_RUNS).items()
+    return {run for (run,), row in runs if "first_start" in row and not _ENDS.isdisjoint(row)}
+
+
+_ENDS: Final = frozenset(group for group, _ in ENDS)
+
+
+def _task() -> int:
+    """A number that no other task has, and no other try at this one."""
+    context = TaskContext.get()
+    return context.taskAttemptId() if context is not None else 0
 
 
 def _bundled(facts: Facts) -> Iterator[Parcel]:
@@ -208,8 +273,6 @@ def _gathered(parcels: Iterable[Parcel]) -> Iterator[Meeting]:
 
 def _stage(meetings: Iterable[Meeting], staging: Staging) -> Tally:
     tally = Tally()
-    context = TaskContext.get()
-    task = context.partitionId() if context is not None else 0
     with ExitStack() as stack:
         connection = stack.enter_context(connection_to(staging.url))
         beside: psycopg.Connection | None = None
@@ -230,7 +293,7 @@ def _stage(meetings: Iterable[Meeting], staging: Staging) -> Tally:
                 else:
                     _count(meeting, tally)
 
-        stage(connection, staging.attempt, rows(), task=task)
+        stage(connection, staging.attempt, rows(), number=staging.attempt.part(_task()))
     return tally
 
 

@@ -8,7 +8,7 @@ or dataset that everybody uses stays small, however many runs there are.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
-from operator import itemgetter, or_
+from operator import or_
 from typing import Any, Final, TypedDict
 
 import msgspec
@@ -18,16 +18,6 @@ from correlator.rulebook.facts import Column, ColumnType, Facts, Group, Key, Row
 
 EntityKey = bytes
 """17 bytes: one letter for the kind, and the id."""
-
-_RUN_AT: Final = {
-    f.JOB_RUNS.name: 0,
-    f.LINEAGE_EDGES.name: 0,
-    f.COLUMN_EDGES.name: 0,
-    f.RUNNING_WRITES.name: 0,
-    f.FACET_HISTORY.name: 4,
-    f.TEST_RESULTS.name: 1,
-}
-"""Where the key of a table names a run; if it does, a row belongs to the run's bundle."""
 
 _OF_KIND: Final = {"job": b"j", "dataset": b"d"}
 
@@ -52,11 +42,11 @@ _TYPES: Final[dict[ColumnType, Any]] = {
 
 
 def bundles(facts: Facts) -> Iterator[tuple[EntityKey, bytes]]:
-    """Each entity once. Equal facts give equal bytes, in whatever order they were folded."""
+    """Each entity once."""
     of_runs: dict[bytes, list[Any]] = {}
     of_others: dict[EntityKey, list[Any]] = {}
     for table in f.TABLES:
-        part_of, run_at = _PARTS[table.name], _RUN_AT.get(table.name)
+        part_of, run_at = _PARTS[table.name], f.RUN_AT.get(table.name)
         for item in facts.rows(table).items():
             key = item[0]
             # Nearly all rows are of runs, whose ids are at hand.
@@ -72,16 +62,9 @@ def bundles(facts: Facts) -> Iterator[tuple[EntityKey, bytes]]:
             else:
                 parts.append(part_of([item]))
     for run, parts in of_runs.items():
-        yield b"r" + run, _encoded(parts)
+        yield b"r" + run, _encode(parts)
     for entity, parts in of_others.items():
-        yield entity, _encoded(parts)
-
-
-def _encoded(parts: list[Any]) -> bytes:
-    for part in parts:
-        if len(part.rows) > 1:
-            part.rows.sort(key=_key)
-    return _encode(parts)
+        yield entity, _encode(parts)
 
 
 def unbundle(payload: bytes) -> Iterator[tuple[Table, Key, Row]]:
@@ -122,10 +105,9 @@ def _type_of(group: Group) -> Any:
             return dict[str, one]  # type: ignore[valid-type]
 
 
-_key: Final = itemgetter(0)
 _PARTS: Final = {table.name: _part(number, table) for number, table in enumerate(f.TABLES)}
 _TABLES: Final = {_PARTS[table.name]: table for table in f.TABLES}
-_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final[Callable[[bytes], list[Any]]] = msgspec.msgpack.Decoder(
     list[reduce(or_, _TABLES)]  # type: ignore[misc]
 ).decode

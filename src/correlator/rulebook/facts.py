@@ -282,6 +282,18 @@ TABLES: Final = (
     TEST_RESULTS,
 )
 
+BY_NAME: Final = {table.name: table for table in TABLES}
+
+RUN_AT: Final = {
+    JOB_RUNS.name: 0,
+    LINEAGE_EDGES.name: 0,
+    COLUMN_EDGES.name: 0,
+    RUNNING_WRITES.name: 0,
+    FACET_HISTORY.name: 4,
+    TEST_RESULTS.name: 1,
+}
+"""Where the key of a table names a run, if it names one."""
+
 
 def first_and_last(values: frozenset[tuple[Any, ...]], keep: int | None) -> frozenset[tuple[Any, ...]]:
     if keep is None or len(values) <= 2 * keep:
@@ -320,6 +332,13 @@ class Facts:
         for table in tables:
             apart._rows[table.name], self._rows[table.name] = self._rows[table.name], {}
         return apart
+
+    def without_runs(self, runs: frozenset[bytes] | set[bytes]) -> Iterator[tuple[Table, Key, Row]]:
+        """All that is said of some runs, which these facts have no more."""
+        for table, place in RUN_AT.items():
+            rows = self._rows[table]
+            for key in [key for key in rows if key[place] in runs]:
+                yield BY_NAME[table], key, rows.pop(key)
 
     def add(self, table: Table, rows: Iterable[tuple[Key, Row]]) -> None:
         """Add rows that nobody else uses: they may become rows of these facts."""

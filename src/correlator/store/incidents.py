@@ -18,7 +18,7 @@ import psycopg
 
 from correlator.rulebook import facts as f
 from correlator.store.fact_rows import BY_NAME
-from correlator.store.staging import Attempt, of_attempt, staged_table, staged_touched
+from correlator.store.staging import Attempt, of_attempt, probed, staged_table, staged_touched
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -65,29 +65,32 @@ def used_at(edge_type: str, row_count: str) -> str:
 
 @lru_cache(maxsize=64)
 def before_merge(slot: str, schema: str) -> tuple[bytes, ...]:
-    """Write down what stands and will change. The only parameter of each are the numbers of parts."""
+    """Write down what stands and will change. The only parameter of each is the number of a part."""
     touched = staged_touched(slot)
     runs, results = (staged_table(slot, BY_NAME[table.name]) for table in (f.JOB_RUNS, f.TEST_RESULTS))
+    run_of_said = probed(f"{schema}.job_runs", "run", "run.id = said.id")
+    known_result = probed(
+        f"{schema}.test_results", "known", "known.job_run_id = said.job_run_id AND known.test_id = said.test_id"
+    )
     return _encoded(
         f"""
         INSERT INTO {touched} (attempt, kind, id, at)
         SELECT said.attempt, 'r', run.id, NULL
-        FROM {runs} AS said JOIN {schema}.job_runs AS run ON run.id = said.id
-        WHERE said.attempt = ANY (%(parts)s::bigint[])
+        FROM {runs} AS said {run_of_said}
+        WHERE said.attempt = %(part)s
         """,
         f"""
         INSERT INTO {touched} (attempt, kind, id, at)
         SELECT before.attempt, 'j', run.job_id, run.ended_at
-        FROM {touched} AS before JOIN {schema}.job_runs AS run ON run.id = before.id
-        WHERE before.attempt = ANY (%(parts)s::bigint[]) AND before.kind = 'r' AND run.ended_at IS NOT NULL
+        FROM {touched} AS before {probed(f"{schema}.job_runs", "run", "run.id = before.id")}
+        WHERE before.attempt = %(part)s AND before.kind = 'r' AND run.ended_at IS NOT NULL
           AND {_matters("run", schema)}
         """,
         f"""
         INSERT INTO {touched} (attempt, kind, id, at)
         SELECT said.attempt, 't', known.test_id, known.event_time
-        FROM {results} AS said
-        JOIN {schema}.test_results AS known ON known.job_run_id = said.job_run_id AND known.test_id = said.test_id
-        WHERE said.attempt = ANY (%(parts)s::bigint[])
+        FROM {results} AS said {known_result}
+        WHERE said.attempt = %(part)s
         """,
     )
 
@@ -97,25 +100,34 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
     """Work out what is stored beside the facts of the runs that were touched, and write down what that touches."""
     touched = staged_touched(slot)
     runs, results = (staged_table(slot, BY_NAME[table.name]) for table in (f.JOB_RUNS, f.TEST_RESULTS))
+    run_of_said = probed(f"{schema}.job_runs", "run", "run.id = said.id")
+    known_result = probed(
+        f"{schema}.test_results", "known", "known.job_run_id = said.job_run_id AND known.test_id = said.test_id"
+    )
     used = used_at("edge.edge_type", "edge.row_count")
     return _encoded(
         # Edges that the batch itself has brought know it already, unless they are of a run that was there before.
         f"""
-        UPDATE {schema}.lineage_edges AS edge SET used_at = {used}
-        FROM {touched} AS before JOIN {schema}.job_runs AS run ON run.id = before.id
-        WHERE before.attempt = ANY (%(parts)s::bigint[]) AND before.kind = 'r' AND edge.job_run_id = run.id
-          AND edge.used_at IS DISTINCT FROM {used}
+        UPDATE {schema}.lineage_edges AS known SET used_at = edge.now_used_at
+        FROM (
+            SELECT edge.job_run_id, edge.dataset_id, edge.edge_type, {used} AS now_used_at
+            FROM {touched} AS before {probed(f"{schema}.job_runs", "run", "run.id = before.id")}
+            {probed(f"{schema}.lineage_edges", "edge", "edge.job_run_id = before.id")}
+            WHERE before.attempt = %(part)s AND before.kind = 'r' AND edge.used_at IS DISTINCT FROM {used}
+        ) AS edge
+        WHERE known.job_run_id = edge.job_run_id AND known.dataset_id = edge.dataset_id
+          AND known.edge_type = edge.edge_type
         """,
         f"""
         INSERT INTO {touched} (attempt, kind, id, at)
         SELECT said.attempt, 'o', run.id, NULL
-        FROM {runs} AS said JOIN {schema}.job_runs AS run ON run.id = said.id
-        WHERE said.attempt = ANY (%(parts)s::bigint[]) AND (run.has_results OR upper(run.job_type) = 'TEST')
+        FROM {runs} AS said {run_of_said}
+        WHERE said.attempt = %(part)s AND (run.has_results OR upper(run.job_type) = 'TEST')
         """,
         f"""
         WITH gone AS (
             DELETE FROM {schema}.implied_results AS known USING {touched} AS looking
-            WHERE looking.attempt = ANY (%(parts)s::bigint[]) AND looking.kind = 'o' AND known.job_run_id = looking.id
+            WHERE looking.attempt = %(part)s AND looking.kind = 'o' AND known.job_run_id = looking.id
             RETURNING looking.attempt, known.test_id, known.event_time
         )
         INSERT INTO {touched} (attempt, kind, id, at) SELECT attempt, 't', test_id, event_time FROM gone
@@ -126,27 +138,37 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
             RETURNING test_id, event_time
         )
         INSERT INTO {touched} (attempt, kind, id, at)
-        SELECT (%(parts)s::bigint[])[1], 't', new.test_id, new.event_time FROM new
+        SELECT %(part)s::bigint, 't', new.test_id, new.event_time FROM new
         """,
         f"""
         INSERT INTO {touched} (attempt, kind, id, at)
         SELECT said.attempt, 't', known.test_id, known.event_time
-        FROM {results} AS said
-        JOIN {schema}.test_results AS known ON known.job_run_id = said.job_run_id AND known.test_id = said.test_id
-        WHERE said.attempt = ANY (%(parts)s::bigint[]) AND known.dataset_id IS NOT NULL
+        FROM {results} AS said {known_result}
+        WHERE said.attempt = %(part)s AND known.dataset_id IS NOT NULL
+        """,
+        # What is said of a run counts as said of the tests that failed in it: incidents are found by it.
+        f"""
+        INSERT INTO {touched} (attempt, kind, id, at)
+        SELECT said.attempt, 't', failure.subject_id, failure.at
+        FROM {runs} AS said
+        {probed(f"{schema}.failures", "failure", "failure.job_run_id = said.id")}
+        {probed(f"{schema}.incidents", "incident", "incident.id = failure.incident_id")}
+        WHERE said.attempt = %(part)s AND said.error_order IS NOT NULL AND incident.kind = 'test'
         """,
         # A run that starts may be the retry of one that failed, or the end of a stream's silence.
         f"""
         INSERT INTO {touched} (attempt, kind, id, at)
         SELECT said.attempt, 'j', run.job_id, least(run.started_at, run.ended_at, (
-            SELECT min(sibling.ended_at) FROM {schema}.job_runs AS sibling
-            WHERE sibling.parent_job_run_id = run.parent_job_run_id AND sibling.job_id = run.job_id
+            SELECT min(sibling.ended_at) FROM (
+                SELECT * FROM {schema}.job_runs WHERE parent_job_run_id = run.parent_job_run_id OFFSET 0
+            ) AS sibling
+            WHERE sibling.job_id = run.job_id
         ), (
             SELECT max(former.ended_at) FROM {schema}.job_runs AS former
             WHERE former.job_id = run.job_id AND former.ended_at <= run.started_at
         ))
-        FROM {runs} AS said JOIN {schema}.job_runs AS run ON run.id = said.id
-        WHERE said.attempt = ANY (%(parts)s::bigint[]) AND {_matters("run", schema)}
+        FROM {runs} AS said {run_of_said}
+        WHERE said.attempt = %(part)s AND {_matters("run", schema)}
         """,
     )
 
@@ -172,14 +194,13 @@ def _implied(touched: str, schema: str) -> str:
         WITH looking AS MATERIALIZED (
             SELECT DISTINCT run.id, run.job_name, run.current_state, run.error_message, run.ended_at, run.event_time,
                    {observes("run", schema)} AS observes
-            FROM {touched} AS touched
-            JOIN {schema}.job_runs AS run ON run.id = touched.id
-            WHERE touched.attempt = ANY (%(parts)s::bigint[]) AND touched.kind = 'o'
+            FROM {touched} AS touched {probed(f"{schema}.job_runs", "run", "run.id = touched.id")}
+            WHERE touched.attempt = %(part)s AND touched.kind = 'o'
         ), of_no_dataset AS MATERIALIZED (
             SELECT said.* FROM looking JOIN {schema}.test_results AS said ON said.job_run_id = looking.id
             WHERE said.dataset_id IS NULL AND NOT EXISTS (
                 SELECT FROM {schema}.test_results AS other
-                WHERE other.job_run_id = said.job_run_id AND other.dataset_id IS NOT NULL
+                WHERE other.job_run_id = said.job_run_id AND num_nonnulls(other.dataset_id) = 1
                   AND other.test_name = said.test_name
             )
         ), placed AS (
@@ -338,7 +359,7 @@ def _derivation(schema: str, subjects: str, last_pass: str, outcome: str, kind: 
 
     It gives the incidents that it changed, and those that are no more.
     """
-    subject = "test_id" if kind == "test" else "job_id"
+    subject, test = ("test_id", "subject_id") if kind == "test" else ("job_id", "NULL")
     failure = _FAILURE_ID.format(subject="numbered.subject_id", run="numbered.job_run_id")
     return f"""
     WITH subject AS MATERIALIZED ({subjects}),
@@ -399,11 +420,17 @@ def _derivation(schema: str, subjects: str, last_pass: str, outcome: str, kind: 
               (excluded.dataset_id, excluded.job_run_id, excluded.opened_at, excluded.last_failed_at,
                excluded.resolved_at, excluded.severity, excluded.resolved_by, excluded.failures)
         RETURNING known.id
+    ), told AS (
+        INSERT INTO {schema}.incident_texts AS known (incident_id, said)
+        SELECT id, {schema}.text_of_incident({test}, job_run_id, dataset_id) FROM ended ORDER BY id
+        ON CONFLICT (incident_id) DO UPDATE SET said = excluded.said WHERE known.said <> excluded.said
     ), dropped AS (
         DELETE FROM {schema}.incidents AS known USING since
         WHERE known.{subject} = since.id AND (known.opened_at, known.job_run_id) > (since.at, since.job_run_id)
           AND NOT EXISTS (SELECT FROM streak WHERE streak.id = known.id)
         RETURNING known.id
+    ), untold AS (
+        DELETE FROM {schema}.incident_texts AS known USING dropped WHERE known.incident_id = dropped.id
     ), placed AS (
         INSERT INTO {schema}.failures AS known (id, incident_id, subject_id, job_run_id, at)
         SELECT id, incident_id, subject_id, job_run_id, at FROM failing ORDER BY id

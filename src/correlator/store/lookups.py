@@ -9,27 +9,28 @@ from functools import lru_cache
 
 from correlator.rulebook import facts as f
 from correlator.store.fact_rows import BY_NAME
-from correlator.store.staging import staged_table, staged_touched
+from correlator.store.staging import probed, staged_table, staged_touched
 
 
 @lru_cache(maxsize=64)
 def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
-    """After incidents have written down what was touched. Of each the only parameter are the numbers of parts."""
+    """After incidents have written down what was touched. Of each the only parameter is the number of a part."""
     touched = staged_touched(slot)
     edges, runs, results = (
         staged_table(slot, BY_NAME[table.name]) for table in (f.LINEAGE_EDGES, f.JOB_RUNS, f.TEST_RESULTS)
     )
+    known_result = probed(
+        f"{schema}.test_results", "known", "known.job_run_id = result.job_run_id AND known.test_id = result.test_id"
+    )
     told = f"""
         SELECT known.test_id AS id, known.dataset_id, known.test_name, known.column_name, known.parameters
-        FROM {results} AS result
-        JOIN {schema}.test_results AS known
-            ON known.job_run_id = result.job_run_id AND known.test_id = result.test_id AND known.dataset_id IS NOT NULL
-        WHERE result.attempt = ANY (%(parts)s::bigint[])
+        FROM {results} AS result {known_result}
+        WHERE result.attempt = %(part)s AND known.dataset_id IS NOT NULL
         UNION ALL
         SELECT implied.test_id, implied.dataset_id, implied.test_name, implied.column_name, implied.parameters
         FROM {touched} AS looking
-        JOIN {schema}.implied_results AS implied ON implied.job_run_id = looking.id
-        WHERE looking.attempt = ANY (%(parts)s::bigint[]) AND looking.kind = 'o'
+        {probed(f"{schema}.implied_results", "implied", "implied.job_run_id = looking.id")}
+        WHERE looking.attempt = %(part)s AND looking.kind = 'o'
     """
     mentioned = (
         "CASE WHEN run.facets #>> '{correlator_incidentContext,incidentId}' ~* "
@@ -45,8 +46,8 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
             SELECT said.dataset_id, said.job_id, said.edge_type
             FROM (
                 SELECT DISTINCT edge.dataset_id, run.job_id, edge.edge_type
-                FROM {edges} AS edge JOIN {schema}.job_runs AS run ON run.id = edge.job_run_id
-                WHERE edge.attempt = ANY (%(parts)s::bigint[])
+                FROM {edges} AS edge {probed(f"{schema}.job_runs", "run", "run.id = edge.job_run_id")}
+                WHERE edge.attempt = %(part)s
             ) AS said
             WHERE NOT EXISTS (
                 SELECT FROM {schema}.dataset_jobs AS known
@@ -59,13 +60,16 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
             f"""
             WITH gone AS MATERIALIZED (
                 SELECT touched.id FROM {touched} AS touched
-                WHERE touched.attempt = ANY (%(parts)s::bigint[]) AND touched.kind = 't'
+                WHERE touched.attempt = %(part)s AND touched.kind = 't'
                 EXCEPT
                 SELECT said.id FROM ({told}) AS said
             )
             DELETE FROM {schema}.data_tests AS known USING gone
             WHERE known.id = gone.id
-              AND NOT EXISTS (SELECT FROM {schema}.standing_results AS said WHERE said.test_id = gone.id)
+              AND NOT EXISTS (
+                  SELECT FROM {schema}.test_results AS said WHERE said.test_id = gone.id AND said.dataset_id IS NOT NULL
+              )
+              AND NOT EXISTS (SELECT FROM {schema}.implied_results AS said WHERE said.test_id = gone.id)
             """,
             f"""
             INSERT INTO {schema}.data_tests (id, dataset_id, test_name, column_name, parameters)
@@ -78,8 +82,8 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
             f"""
             WITH said AS MATERIALIZED (
                 SELECT run.id, {mentioned} AS failure_id
-                FROM {runs} AS staged JOIN {schema}.job_runs AS run ON run.id = staged.id
-                WHERE staged.attempt = ANY (%(parts)s::bigint[]) AND staged.facet_orders ? 'correlator_incidentContext'
+                FROM {runs} AS staged {probed(f"{schema}.job_runs", "run", "run.id = staged.id")}
+                WHERE staged.attempt = %(part)s AND staged.facet_orders ? 'correlator_incidentContext'
             ), gone AS (
                 DELETE FROM {schema}.incident_mentions AS known USING said
                 WHERE known.job_run_id = said.id AND known.failure_id IS DISTINCT FROM said.failure_id

@@ -1,12 +1,14 @@
 """Where folded rows wait for their merge: copied by many tasks at once, each through a connection of its own.
 
 A source has a set of tables of its own, made when the pipeline starts on it, because sources merge by turns but copy
-at the same time. Every row carries the number of the attempt that it was copied for: what an earlier attempt or a task
-that was given up has left behind is read past, until the tables are swept.
+at the same time. What is copied together is a part, and is merged by itself. Every row carries the number of its part,
+which tells the attempt that it was copied for: what an earlier attempt or a task that was given up has left behind is
+read past, until the tables are swept.
 """
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache, lru_cache, partial
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
@@ -32,7 +34,9 @@ PATIENCE_MS: Final = 2_000
 """How long a sweep waits for a task that was given up and still copies."""
 
 
-PARTS: Final = 2**16
+TASKS: Final = 2**20
+PARTS_OF_A_TASK: Final = 2**12
+PARTS: Final = TASKS * PARTS_OF_A_TASK
 """An attempt has room for so many parts."""
 
 
@@ -43,9 +47,12 @@ class Attempt(msgspec.Struct, frozen=True):
     number: int
     """Every row that is staged carries it, or one of the numbers after it: see `part`."""
 
-    def part(self, task: int) -> int:
-        """What a task writes beside its rows, so that they can be merged while others still copy theirs."""
-        return self.number + task % PARTS
+    def part(self, task: int = 0, count: int = 0) -> int:
+        """The number of a part, by the task that stages it and how many it has staged before.
+
+        A task that is tried again is another: what the first has staged may have been merged.
+        """
+        return self.number + task % TASKS * PARTS_OF_A_TASK + count % PARTS_OF_A_TASK
 
 
 def prepare(connection: psycopg.Connection[Any], source: str) -> None:
@@ -58,20 +65,23 @@ def prepare(connection: psycopg.Connection[Any], source: str) -> None:
 
 
 def begin(connection: psycopg.Connection[Any], source: str) -> Attempt:
-    """A new attempt at a batch, by a number that none ever had: tasks of an earlier one may still be copying.
+    """A new attempt at a batch, by another number than those before: tasks of an earlier one may still be copying.
 
     The database remembers it where it keeps what is staged. A crash of the server, or a change to its standby, empties
     both, and then `merge` finds the attempt gone.
     """
-    attempt = Attempt(_slot(source), secrets.randbits(47) * PARTS)
+    slot = _slot(source)
+    # The first one's number is drawn, because the database may have forgotten those before it.
+    drawn = {"slot": slot, "drawn": secrets.randbits(30), "parts": PARTS}
     with connection.transaction():
-        connection.execute(_BEGIN, msgspec.structs.asdict(attempt))
-    return attempt
+        (number,) = connection.execute(_BEGIN, drawn).fetchall()[0]
+    return Attempt(slot, number)
 
 
 _BEGIN: Final = """
-INSERT INTO staging.attempts VALUES (%(slot)s, %(number)s)
-ON CONFLICT (slot) DO UPDATE SET number = excluded.number
+INSERT INTO staging.attempts AS last VALUES (%(slot)s, %(drawn)s::bigint * %(parts)s)
+ON CONFLICT (slot) DO UPDATE SET number = (last.number / %(parts)s + 1) %% (2^31)::bigint * %(parts)s
+RETURNING number
 """
 
 
@@ -81,35 +91,48 @@ def stage(
     rows: Iterable[FactRow],
     most_bytes: int = MOST_HELD_BYTES,
     *,
-    task: int = 0,
+    number: int | None = None,
 ) -> int:
-    """Copy rows into staging as one part of it, in one transaction, and say how many.
-
-    Every key but those of column edges comes once: rows of one key are folded before they are staged. When a task is
-    tried again its rows may be there twice.
-    """
-    part = attempt.part(task)
-    staged = _Staged(attempt.slot, part)
-    with connection.transaction():
+    """Copy rows into staging as a part of it, and say how many."""
+    with part(connection, attempt, attempt.part() if number is None else number, most_bytes) as staged:
         for table, key, row in rows:
-            if staged.add(table.name, key, row) > most_bytes:
-                staged.copy(connection)
-        staged.copy(connection)
-        is_whole = f"INSERT INTO {staged_touched(attempt.slot)} (attempt, kind) VALUES (%s, 'p')"  # noqa: S608
-        connection.execute(is_whole.encode(), [part])
+            staged.add(table, key, row)
     return staged.rows
+
+
+@contextmanager
+def part(
+    connection: psycopg.Connection[Any], attempt: Attempt, number: int, most_bytes: int = MOST_HELD_BYTES
+) -> Iterator["Part"]:
+    """Rows that are copied in one transaction; as soon as it has ended well, they can be merged."""
+    staged = Part(connection, attempt.slot, number, most_bytes)
+    with connection.transaction():
+        yield staged
+        staged.copy()
+        is_whole = f"INSERT INTO {staged_touched(attempt.slot)} (attempt, kind) VALUES (%s, 'p')"  # noqa: S608
+        connection.execute(is_whole.encode(), [number])
 
 
 def parts(connection: psycopg.Connection[Any], attempt: Attempt) -> set[int]:
     """The numbers of those that are there, whole."""
     staged = staged_touched(attempt.slot)
-    query = f"SELECT DISTINCT attempt FROM {staged} WHERE {of_attempt()} AND kind = 'p'"  # noqa: S608
-    return {part for (part,) in connection.execute(query.encode(), [attempt.number], prepare=True)}
+    query = f"SELECT attempt FROM {staged} WHERE kind = 'p' AND attempt BETWEEN %s AND %s"  # noqa: S608
+    bounds = [attempt.number, attempt.number + PARTS - 1]
+    return {number for (number,) in connection.execute(query.encode(), bounds, prepare=True)}
 
 
-def of_attempt(row: str = "") -> str:
-    """Whether a row that was staged belongs to an attempt, whatever its part, in SQL. The parameter is its number."""
-    return f"{row}{'.' if row else ''}attempt / {PARTS} = %s::bigint / {PARTS}"
+def of_attempt(row: str = "", number: str = "%s") -> str:
+    """Whether a row that was staged belongs to an attempt, whatever its part, in SQL, by the attempt's number."""
+    return f"{row}{'.' if row else ''}attempt / {PARTS} = {number}::bigint / {PARTS}"
+
+
+def probed(table: str, row: str, on: str) -> str:
+    """Joins what a fact table has for each staged row, each found by a key, in SQL: `row` is what it is called.
+
+    Said so that the planner has no other choice. Of a table that was empty when it looked it believes that it still is,
+    and would as soon read all of it for every row that was staged.
+    """
+    return f"CROSS JOIN LATERAL (SELECT * FROM {table} AS {row} WHERE {on} OFFSET 0) AS {row}"  # noqa: S608
 
 
 def stage_rejects(
@@ -124,29 +147,35 @@ def stage_rejects(
             copy.write_row((attempt.number, UUID(bytes=arrival), *rejects_kept.row_of(source, reject)[0]))
 
 
-class _Staged:
-    """Rows on their way into staging, as records of a binary COPY."""
+class Part:
+    """Rows on their way into staging, as records of a binary COPY.
 
-    def __init__(self, slot: str, part: int) -> None:
+    Every key but those of column edges comes once: rows of one key are folded before they are staged.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any], slot: str, number: int, most_bytes: int) -> None:
         self.rows = 0
+        self._connection = connection
         self._slot = slot
-        self._encoders = {name: partial(encode, BY_NAME[name].head(part)) for name, encode in _encoders().items()}
+        self._most_bytes = most_bytes
+        self._encoders = {name: partial(encode, BY_NAME[name].head(number)) for name, encode in _encoders().items()}
         self._records: dict[str, list[bytes]] = {name: [] for name in BY_NAME}
         self._size = 0
         self._mappings = ColumnMappings()
         self._of_run: dict[bytes, set[bytes]] = {}
         self._copied: set[bytes] = set()
 
-    def add(self, table: str, key: Key, row: Row) -> int:
-        """Take a row in, and say how many bytes wait to be copied."""
+    def add(self, table: Table, key: Key, row: Row) -> None:
         self.rows += 1
-        if table == f.COLUMN_EDGES.name:
+        if table is f.COLUMN_EDGES:
             self._add_column_edge(key)
         else:
-            record = self._encoders[table](key, row)
-            self._records[table].append(record)
+            name = table.name
+            record = self._encoders[name](key, row)
+            self._records[name].append(record)
             self._size += len(record)
-        return self._size
+        if self._size > self._most_bytes:
+            self.copy()
 
     def _add_column_edge(self, key: Key) -> None:
         run, mapping = key[0], key[1:]
@@ -165,12 +194,12 @@ class _Staged:
         self._records[table.name].append(record)
         self._size += len(record)
 
-    def copy(self, connection: psycopg.Connection[Any]) -> None:
+    def copy(self) -> None:
         for said in self._of_run.items():
             self._add(RUN_COLUMN_MAPPINGS, said)
         for name, records in self._records.items():
             if records:
-                with connection.cursor().copy(_copy(self._slot, BY_NAME[name]).encode()) as copy:
+                with self._connection.cursor().copy(_copy(self._slot, BY_NAME[name]).encode()) as copy:
                     copy.write(b"".join([_COPY_HEADER, *records, _COPY_TRAILER]))
                 records.clear()
         self._of_run.clear()
@@ -210,7 +239,7 @@ _SIZES: Final = "SELECT name, pg_total_relation_size(name::regclass) FROM unnest
 def _slot(source: str) -> str:
     """A name for the tables of a source. Another version of Correlator, with other columns, has other tables."""
     columns = ", ".join(column.declared for table in BY_NAME.values() for column in table.columns)
-    return f"s{sha256(f'{source} {columns}'.encode()).hexdigest()[:12]}"
+    return f"s{sha256(f'{source} {columns} by part'.encode()).hexdigest()[:12]}"
 
 
 def staged_table(slot: str, table: FactTable) -> str:
@@ -227,10 +256,14 @@ def staged_touched(slot: str) -> str:
 
 
 def _create_touched(slot: str) -> str:
-    return (
-        f"CREATE UNLOGGED TABLE IF NOT EXISTS {staged_touched(slot)} "
-        '(attempt bigint, kind "char", id uuid, at timestamptz) WITH (autovacuum_enabled = off)'
-    )
+    name = staged_touched(slot)
+    create = f"""
+        CREATE UNLOGGED TABLE {name} (attempt bigint, kind "char", id uuid, at timestamptz)
+        WITH (autovacuum_enabled = off);
+        CREATE INDEX ON {name} (attempt);
+        CREATE INDEX ON {name} (attempt) WHERE kind = 'p';
+    """
+    return f"DO $$ BEGIN IF to_regclass('{name}') IS NULL THEN {create} END IF; END $$"
 
 
 def _create_rejects(slot: str) -> str:
@@ -250,7 +283,9 @@ def _create(slot: str, table: FactTable) -> str:
         CREATE UNLOGGED TABLE {name} ({columns}) WITH (autovacuum_enabled = off, toast_tuple_target = 8160);
     """
     alter = f"ALTER TABLE {name} {stored};" if stored else ""
-    return f"DO $$ BEGIN IF to_regclass('{name}') IS NULL THEN {create} {alter} END IF; END $$"
+    # A part is read without those beside it, of which a large batch has many.
+    index = f"CREATE INDEX ON {name} (attempt);"
+    return f"DO $$ BEGIN IF to_regclass('{name}') IS NULL THEN {create} {alter} {index} END IF; END $$"
 
 
 def _copy(slot: str, table: FactTable) -> str:

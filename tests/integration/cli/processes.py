@@ -52,18 +52,28 @@ class Running:
 
     def others(self, words: str = "") -> list[int]:
         """The processes of its session but itself: children, and theirs; those whose command has these words."""
+        return list(self._others(words))
+
+    def other(self, words: str) -> int:
+        """The one process whose command has these words. A child that it is about to start bears them too, until it
+        has a command of its own."""
+        parents = self._others(words)
+        (found,) = [pid for pid, parent in parents.items() if parent not in parents]
+        return found
+
+    def _others(self, words: str) -> dict[int, int]:
         told = subprocess.run(
-            ["ps", "-A", "-ww", "-o", "pid=,sess=,stat=,args="],  # noqa: S607
+            ["ps", "-A", "-ww", "-o", "pid=,ppid=,sess=,stat=,args="],  # noqa: S607
             check=True,
             capture_output=True,
             text=True,
         )
-        rows = [line.split(maxsplit=3) for line in told.stdout.splitlines()]
-        return [
-            int(pid)
-            for pid, session, state, *command in rows
+        rows = [line.split(maxsplit=4) for line in told.stdout.splitlines()]
+        return {
+            int(pid): int(parent)
+            for pid, parent, session, state, *command in rows
             if int(session) == self.process.pid != int(pid) and state[0] != "Z" and words in " ".join(command)
-        ]
+        }
 
 
 @contextmanager

@@ -57,14 +57,12 @@ def test_whoever_is_killed_is_started_again_everything_becomes_rows_and_nothing_
             wait_for_rows(data_dir, 10)
 
             # Of Java nobody is told that it is gone: the kernel kills the largest process when memory is short.
-            (java,) = up.others("java")
-            os.kill(java, signal.SIGKILL)
+            os.kill(up.other("org.apache.spark.deploy.SparkSubmit"), signal.SIGKILL)
             up.wait_for_words("Spark's Java process was killed (signal 9)")
             post(up, events[20:24])
             up.wait_for_words(WORKS, times=2)
 
-            (pipeline,) = up.others("spawn_main")
-            os.kill(pipeline, signal.SIGKILL)
+            os.kill(up.other("spawn_main"), signal.SIGKILL)
             up.wait_for_words("the pipeline has ended (by signal 9); it is started again")
             post(up, events[24:30])
             up.wait_for_words(WORKS, times=3)

@@ -1,10 +1,13 @@
 """Lists of incidents: filters, order, pages, counts, and how long people took."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from correlator.correlation.incident_list import (
     Filters,
@@ -16,7 +19,9 @@ from correlator.correlation.incident_list import (
     unresolved_counts,
 )
 from correlator.correlation.life import Action, act
-from tests.integration.correlation.stories import checked, incident_of_run, incident_on, owned, ran, tell, urn
+from correlator.correlation.words import pieces_of
+from tests.integration.correlation.stories import checked, incident_of_run, incident_on, owned, ran, run_id, tell, urn
+from tests.integration.store.incident_model import check_what_is_kept_of_incidents
 from tests.unit.rulebook.histories import PRODUCER, facet
 
 Connection = psycopg.Connection[Any]
@@ -71,6 +76,121 @@ def tables(connection: Connection, sort: Sort = "opened_at", **asked: Any) -> li
 )
 def test_filters_leave_what_fits(shop: Connection, asked: dict[str, Any], found: str) -> None:
     assert tables(shop, **asked) == list(found)
+
+
+PARTS = {
+    "": "abcd",
+    "UNIQ": "b",
+    "niqu": "b",
+    "est.b": "b",
+    "q": "b",
+    "qU": "b",
+    "zq": "",
+    "load d": "d",
+    "_": "ac",
+    "not_nul": "ac",
+    "notxnul": "",
+    "it's": "",
+    "\\": "",
+    "a ' & b": "",
+    "x" * 100: "",
+}
+"""What is typed, and which of the four have it somewhere."""
+
+
+@pytest.mark.parametrize("few", [0, 1_000])
+def test_any_part_of_what_is_said_finds_it_however_many_have_it(
+    shop: Connection, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr("correlator.correlation.incident_list._FEW", few)
+
+    assert {text: "".join(tables(shop, text=text)) for text in PARTS} == PARTS
+    assert {text: incident_counts(shop, Filters(text=text)).total for text in PARTS} == {
+        text: len(found) for text, found in PARTS.items()
+    }
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40)
+
+
+@given(before=TEXTS, part=TEXTS, after=TEXTS)
+def test_every_part_of_a_text_has_none_but_its_pieces(
+    shared: psycopg.Connection, before: str, part: str, after: str
+) -> None:
+    found = shared.execute("SELECT pieces_of(%s) @@ %s::tsquery", [before + part + after, pieces_of(part)]).fetchone()
+
+    assert found == (True,)
+
+
+def test_what_is_said_of_a_run_later_finds_its_incidents_too(shop: Connection) -> None:
+    failed = {"errorMessage": facet(message="Ein Gerät ist VOLL", programmingLanguage="python")}
+    assert tables(shop, text="gerät ist") == []
+
+    tell(shop, ran("test.a", "test a", 10, 12, reads=["a"], facets=failed))
+    tell(shop, ran("load d", "d 1", 45, 50, writes=["d"], state="FAIL", facets=failed))
+
+    assert tables(shop, text="gerät ist voll") == ["a", "d"]
+    check_what_is_kept_of_incidents(shop)
+
+
+def test_a_failure_that_comes_late_takes_the_text_with_it(shop: Connection) -> None:
+    said = {"errorMessage": facet(message="the first of all", programmingLanguage="python")}
+    tell(shop, ran("load d", "d 0", 30, 35, writes=["d"], state="FAIL", facets=said))
+
+    assert incident_of_run(shop, "d 0").id == incident_of_run(shop, "d 1").id
+    assert tables(shop, text="first of all") == ["d"]
+    assert tables(shop, text=run_id("d 1")) == []
+    check_what_is_kept_of_incidents(shop)
+
+
+def test_of_a_long_message_the_beginning_is_found(shop: Connection) -> None:
+    message = f"no room left{' and so on' * 300} until the very end"
+    said = {"errorMessage": facet(message=message, programmingLanguage="python")}
+    tell(shop, ran("load e", "e 1", 60, 65, writes=["e"], state="FAIL", facets=said))
+
+    assert tables(shop, text="No room left and") == ["e"]
+    assert tables(shop, text="very end") == []
+
+
+@pytest.mark.parametrize("status", ["all", "open", "resolved", "muted"])
+@pytest.mark.parametrize("severity", [None, "ERROR", "warn"])
+@pytest.mark.parametrize("roots", [False, True])
+def test_counts_are_those_of_what_is_listed(
+    shop: Connection, status: Literal["all", "open", "resolved", "muted"], severity: str | None, *, roots: bool
+) -> None:
+    tell(shop, ran("load x", "x 1", 60, 65, reads=["d"], writes=["x"], state="FAIL"))
+    tell(shop, ran("load x", "x 2", 70, 75, reads=["d"], writes=["x"]))
+    kinds: tuple[Literal["test", "run"] | None, ...] = (None, "test", "run")
+    for kind in kinds:
+        filters = Filters(status=status, severity=severity, roots=roots, kind=kind)
+        listed = incident_list(shop, filters)
+        counts = incident_counts(shop, filters)
+
+        assert counts.total == len(listed)
+        assert counts.roots == sum(one.root_id is None for one in listed)
+        assert {name: number for name, number in counts.status.items() if number} == Counter(
+            one.status for one in listed
+        )
+        assert counts.severity == Counter(one.severity for one in listed)
+
+
+def test_totals_follow_what_people_do(shop: Connection) -> None:
+    for table in "ab":
+        act(shop, incident_on(shop, table).id, Action(kind="resolve", reason="fixed"), "ada")
+    check_what_is_kept_of_incidents(shop)
+    assert incident_counts(shop, Filters()).status["resolved"] == 3
+
+    act(shop, incident_on(shop, "a").id, Action(kind="reopen"), "ada")
+    check_what_is_kept_of_incidents(shop)
+    assert incident_counts(shop, Filters()).status["resolved"] == 2
+
+
+def test_totals_are_kept_where_other_triggers_are_off(shop: Connection) -> None:
+    shop.execute("SET LOCAL session_replication_role = replica")
+    tell(shop, checked("a", "test a again", 60, good=True))
+
+    check_what_is_kept_of_incidents(shop)
+    assert incident_counts(shop, Filters()).status["resolved"] == 2
 
 
 def test_what_people_said_can_be_asked_for(shop: Connection) -> None:

@@ -154,7 +154,7 @@ def test_files_of_every_kind_are_read_and_what_is_broken_is_put_aside_once(
     write_lines(directory / "2026" / "11" / "deep.ndjson", events[10:15])
     (directory / "windows.json").write_bytes(b"\xef\xbb\xbf" + b"\r\n".join([*events[15:20], b"", b""]))
     (directory / "empty.jsonl").write_bytes(b"")
-    (directory / "blank.jsonl").write_bytes(b"\n\r\n   \n\xef\xbb\xbf\n")
+    (directory / "blank.jsonl").write_bytes(b"\n\r\n   \n" + 40 * b" " + b"\n\xef\xbb\xbf\n")
     (directory / "last-line-open.jsonl").write_bytes(b"\n".join(events[20:25]))
     write_parquet(directory / "binary.parquet", events[25:30])
     write_parquet(directory / "text.parquet", events[30:], pa.string())

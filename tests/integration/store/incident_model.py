@@ -58,6 +58,26 @@ def check_what_is_derived_of_runs(connection: psycopg.Connection, facts: Facts) 
     before = (incidents(cursor), failures(connection))
     derive_all(connection)
     assert (incidents(cursor), failures(connection)) == before
+    check_what_is_kept_of_incidents(connection)
+
+
+def check_what_is_kept_of_incidents(connection: psycopg.Connection) -> None:
+    """What incidents are found by and counted by is what their facts say now."""
+    found = connection.execute("""
+        SELECT incident.id, run.job_namespace || '/' || run.job_name, run.run_id, dataset.canonical_dataset_id,
+               said.test_name, said.column_name, said.message, run.error_message
+        FROM incidents AS incident
+        JOIN job_runs AS run ON run.id = incident.job_run_id
+        LEFT JOIN datasets AS dataset ON dataset.id = incident.dataset_id
+        LEFT JOIN standing_results AS said ON said.test_id = incident.test_id AND said.job_run_id = incident.job_run_id
+    """)
+    texts = {id_: "\x1f".join(part for part in parts if part is not None) for id_, *parts in found}
+    assert dict(connection.execute("SELECT incident_id, said FROM incident_texts").fetchall()) == texts
+    counted = connection.execute("""
+        SELECT kind, severity, root_id IS NULL, count(*) FROM incidents WHERE resolved_at IS NOT NULL GROUP BY 1, 2, 3
+    """).fetchall()
+    kept = connection.execute("SELECT kind, severity, is_root, incidents FROM incident_totals").fetchall()
+    assert sorted(kept) == sorted(counted)
 
 
 def incidents(cursor: psycopg.Cursor) -> dict[bytes, Streak]:

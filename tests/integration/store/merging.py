@@ -1,9 +1,12 @@
 """What a batch of the pipeline does to the database, without Spark."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import psycopg
+from psycopg.rows import dict_row
 
 from correlator.rulebook import facts as f
 from correlator.rulebook.events import Event
@@ -95,6 +98,78 @@ def check_lookups(connection: psycopg.Connection) -> None:
         ),
     ):
         assert set(connection.execute(kept.encode())) == set(connection.execute(said.encode()))
+    check_last_runs(connection)
+
+
+def check_last_runs(connection: psycopg.Connection) -> None:
+    """What stands of each job is what its runs say, looked at one by one."""
+    edges: dict[UUID, list[tuple[UUID, str, int, int | None]]] = {}
+    for run, *edge in connection.execute(
+        "SELECT job_run_id, dataset_id, edge_type, origin, sources_told_by FROM lineage_edges ORDER BY dataset_id"
+    ):
+        edges.setdefault(run, []).append(tuple(edge))
+    jobs: dict[UUID, list[dict[str, Any]]] = {}
+    with connection.cursor(row_factory=dict_row) as cursor:
+        for run in cursor.execute("SELECT * FROM job_runs ORDER BY started_at, id"):
+            jobs.setdefault(run["job_id"], []).append(run)
+    standing, last = {}, {}
+    figures: dict[tuple[str, str | None], list[int]] = {}
+    for job, runs in jobs.items():
+        moments = [(at, run["id"], run) for run in runs for at in _stood_at(run)]
+        if moments:
+            at, _, run = max(moments, key=lambda one: one[:2])
+            standing[job] = (run["id"], at, run["run_id"], *_lineage(run, edges.get(run["id"], [])))
+        run = runs[-1]
+        producer = (run["producer"], run["integration"], run["current_state"], run["event_time"])
+        is_open = [_is_open(one) for one in runs]
+        has_start, left_open = run["first_start_at"] is not None, any(is_open[-2:-1])
+        last[job] = (run["id"], *producer, has_start, is_open[-1], left_open)
+        of_producer = figures.setdefault(producer[:2], [0, 0, 0, 0])
+        for place, counts in enumerate((True, run["current_state"] in ("FAIL", "ABORT"), not has_start, left_open)):
+            of_producer[place] += counts
+    assert {job: tuple(said) for job, *said in connection.execute(_STANDING)} == standing
+    assert {job: tuple(said) for job, *said in connection.execute(_LAST)} == last
+    assert {(who, by): said for who, by, *said in connection.execute(_PRODUCERS)} == figures
+
+
+_STANDING = """
+SELECT job_id, job_run_id, at, run_id, observes, states_lineage, inputs, outputs, origins, told_by FROM standing_lineage
+"""
+_LAST = """
+SELECT job_id, job_run_id, producer, integration, current_state, event_time, has_start, is_open, left_open
+FROM last_runs
+"""
+_PRODUCERS = "SELECT producer, integration, jobs, failing, without_start, left_open FROM producer_jobs"
+
+
+def _stood_at(run: dict[str, Any]) -> Iterator[datetime]:
+    if run["current_state"] == "COMPLETE":
+        yield run["ended_at"]
+    if _is_stream(run) and any(said["state"] == "RUNNING" for said in run["state_history"]):
+        yield run["started_at"]
+
+
+def _is_stream(run: dict[str, Any]) -> bool:
+    return (run["processing_type"] or "").upper() in ("STREAMING", "SERVICE")
+
+
+def _is_open(run: dict[str, Any]) -> bool:
+    return run["current_state"] in ("START", "RUNNING") and not _is_stream(run)
+
+
+def _lineage(run: dict[str, Any], edges: list[tuple[UUID, str, int, int | None]]) -> tuple[object, ...]:
+    inputs = [(dataset, origin) for dataset, role, origin, _ in edges if role == "input"]
+    outputs = [(dataset, told_by) for dataset, role, _, told_by in edges if role == "output"]
+    is_plain = not run["states_lineage"] and all(origin != 3 and told is None for _, _, origin, told in edges)
+    observes = (run["job_type"] or "").upper() == "TEST" or (run["has_results"] and not outputs)
+    return (
+        observes,
+        run["states_lineage"],
+        [dataset for dataset, _ in inputs],
+        [dataset for dataset, _ in outputs],
+        None if is_plain or not inputs else [origin for _, origin in inputs],
+        None if is_plain or not outputs else [told_by for _, told_by in outputs],
+    )
 
 
 # In the order in which they stand there.

@@ -5,12 +5,13 @@ import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.errors import CheckViolation
+from psycopg.errors import CheckViolation, ForeignKeyViolation
 
 from correlator.rulebook import facts as f
 from correlator.rulebook.decode import judge
@@ -20,7 +21,7 @@ from correlator.rulebook.fold import fold
 from correlator.store.database import Database
 from correlator.store.embedded import EmbeddedPostgres
 from correlator.store.fact_rows import read_facts
-from correlator.store.merge import Span, StagingLostError, lock_merges, merge, statements
+from correlator.store.merge import SETTINGS, Span, StagingLostError, lock_merges, merge, merge_beside, statements
 from correlator.store.migrations import known_migrations, migrate
 from correlator.store.staging import begin, prepare, stage, sweep
 from tests import corpus
@@ -113,28 +114,138 @@ def test_every_table_is_merged(connection: psycopg.Connection) -> None:
     assert differences(expected, read_facts(connection)) == []
 
 
-def test_a_first_batch_however_large_finds_every_row_by_its_primary_key(connection: psycopg.Connection) -> None:
-    """The planner knows nothing of empty tables; another index would read all there is of a dataset for each row."""
+def test_parts_that_speak_of_the_same_run_are_merged_one_after_the_other(connection: psycopg.Connection) -> None:
+    events = [run_event("START", 1, outputs=[dataset("orders")]), run_event("COMPLETE", 5, inputs=[dataset("raw")])]
     attempt = begin(connection, SOURCE)
 
-    used = {}
-    for statement in statements(attempt.slot, "facts"):
-        (((plan,),),) = connection.execute(
-            b"EXPLAIN (FORMAT json) " + statement, {"parts": [attempt.number]}
-        ).fetchall()
-        if plan["Plan"].get("Operation") == "Merge":
-            used[plan["Plan"]["Relation Name"]] = set(indexes(plan["Plan"], "standing"))
+    for task, event in enumerate(events):
+        stage(connection, attempt, fold([event]), number=attempt.part(task))
+    merge(connection, attempt, batch_of())
+
+    assert differences(fold(events), read_facts(connection)) == []
+    check_what_is_derived(connection, fold(events))
+
+
+def test_a_task_that_is_tried_again_may_stage_what_was_merged_before(connection: psycopg.Connection) -> None:
+    events = many_kinds()
+    attempt = begin(connection, SOURCE)
+
+    def staging() -> None:
+        for task, count in ((7, 0), (7, 1), (8, 0), (8, 1)):
+            with connect_like(connection) as other:
+                stage(other, attempt, fold(events[count::2]), number=attempt.part(task, count))
+
+    merge_beside(connection, attempt, staging, lambda _: batch_of())
+
+    assert differences(fold(events), read_facts(connection)) == []
+    check_what_is_derived(connection, fold(events))
+
+
+@pytest.mark.parametrize("is_superuser", [True, False])
+def test_in_bulk_too_nothing_is_merged_that_refers_to_nothing(
+    connection: psycopg.Connection, *, is_superuser: bool
+) -> None:
+    """Whether it is we who look, all at once, or the database, each row by itself."""
+    facts = fold([run_event("COMPLETE", 5, outputs=[dataset("orders")])])
+    without_datasets = [row for row in facts if row[0] is not f.DATASETS]
+    attempt = begin(connection, SOURCE)
+    if not is_superuser:
+        become_nobody(connection)
+
+    with connect_like(connection) as other:
+        staging = partial(stage, other, attempt, without_datasets)
+        with pytest.raises(ForeignKeyViolation, match="lineage_edges"):
+            merge_beside(connection, attempt, staging, lambda _: batch_of())
+
+    assert len(read_facts(connection)) == 0
+
+
+def test_whoever_may_not_put_off_the_database_merges_in_bulk_all_the_same(connection: psycopg.Connection) -> None:
+    events = many_kinds()
+    attempt = begin(connection, SOURCE)
+    become_nobody(connection)
+
+    with connect_like(connection) as other:
+        merge_beside(connection, attempt, partial(stage, other, attempt, fold(events)), lambda _: batch_of())
+
+    assert differences(fold(events), read_facts(connection)) == []
+
+
+def become_nobody(connection: psycopg.Connection) -> None:
+    """A user who may do with our tables what we may, and nothing else."""
+    connection.execute("DROP ROLE IF EXISTS nobody_special")
+    connection.execute("CREATE ROLE nobody_special")
+    for schema in ("kept", "facts", "staging"):
+        connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO nobody_special".encode())
+        connection.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO nobody_special".encode())
+    connection.execute("SET ROLE nobody_special")
+
+
+def connect_like(connection: psycopg.Connection) -> psycopg.Connection:
+    return psycopg.connect(connection.info.dsn, password=connection.info.password, autocommit=True)
+
+
+def test_triggers_of_facts_fire_in_a_bulk_merge(connection: psycopg.Connection) -> None:
+    """It lets the database's own ones rest, with all that are not said to fire always."""
+    resting = connection.execute(
+        "SELECT tgrelid::regclass::text, tgname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid "
+        "WHERE NOT tgisinternal AND tgenabled <> 'A' AND relnamespace = 'facts'::regnamespace"
+    ).fetchall()
+
+    assert resting == []
+
+
+def test_a_first_batch_however_large_finds_every_row_by_its_primary_key(connection: psycopg.Connection) -> None:
+    """The planner knows nothing of empty tables; another index would read all there is of a dataset for each row."""
+    used = {
+        plan["Relation Name"]: {scan["Index Name"] for scan in scans(plan) if scan.get("Alias") == "standing"}
+        for plan in plans(connection)
+        if plan.get("Operation") == "Merge"
+    }
 
     assert len(used) >= len(f.TABLES)
     assert used == {table: {f"{table}_pkey"} for table in used}
 
 
-def indexes(plan: dict[str, Any], alias: str) -> Iterator[str]:
-    """By which a table is read, anywhere in a plan."""
-    if plan.get("Alias") == alias and "Index Name" in plan:
-        yield plan["Index Name"]
+def test_nothing_that_a_merge_asks_for_is_looked_for_in_all_of_a_table(connection: psycopg.Connection) -> None:
+    """Nor in all of an index: of each it knows at least where to begin."""
+    first_columns: dict[str, str] = dict(
+        connection.execute(
+            "SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid, 1, true) FROM pg_index "
+            "JOIN pg_class ON pg_class.oid = indrelid WHERE relnamespace = 'facts'::regnamespace"
+        ).fetchall()
+    )
+
+    found = [scan for plan in plans(connection) for scan in scans(plan)]
+    begins_nowhere = [
+        (scan.get("Relation Name"), scan.get("Index Name"), scan.get("Index Cond"))
+        for scan in found
+        if f"{first_columns.get(scan.get('Index Name', ''))} = " not in scan.get("Index Cond", "")
+    ]
+
+    assert len(found) > len(f.TABLES)
+    assert begins_nowhere == []
+
+
+def plans(connection: psycopg.Connection) -> Iterator[dict[str, Any]]:
+    """Of every statement of a merge into empty tables."""
+    attempt = begin(connection, SOURCE)
+    with connection.transaction():
+        connection.execute(SETTINGS)
+        for statement in statements(attempt.slot, "facts"):
+            explain = b"EXPLAIN (VERBOSE, FORMAT json) " + statement
+            (((plan,),),) = connection.execute(explain, {"part": attempt.number}).fetchall()
+            yield plan["Plan"]
+
+
+def scans(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """How a plan reads facts, anywhere in it; of a scan by a bitmap, how that is made."""
+    if "Scan" in plan["Node Type"] and plan.get("Schema") == "facts" and plan["Node Type"] != "Bitmap Heap Scan":
+        yield plan
     for part in plan.get("Plans", ()):
-        yield from indexes(part, alias)
+        if part["Node Type"] == "Bitmap Index Scan" and plan.get("Schema") == "facts":
+            yield part
+        yield from scans(part)
 
 
 def test_the_first_end_decides_even_when_it_comes_last(connection: psycopg.Connection) -> None:

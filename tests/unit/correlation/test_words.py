@@ -1,11 +1,11 @@
-"""What people type, as a query for words; and patterns of what is ignored."""
+"""What people type, as a query for words and for pieces; and patterns of what is ignored."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from correlator.correlation.ignored import Ignored, like
-from correlator.correlation.words import query_of
+from correlator.correlation.words import pieces_of, query_of
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,31 @@ from correlator.correlation.words import query_of
 )
 def test_every_word_is_the_beginning_of_one(typed: str, query: str | None) -> None:
     assert query_of(typed) == query
+
+
+@pytest.mark.parametrize(
+    ("typed", "query"),
+    [
+        ("", None),
+        ("A", "'a':*"),
+        ("aB", "'ab':*"),
+        ("Abc", "'abc'"),
+        ("orders", "'ord' & 'rde' & 'der' & 'ers'"),
+        ("aaaaa", "'aaa'"),
+        ("it's", "'it''' & 't''s'"),
+        ("a\\b c", "'a\\\\b' & '\\\\b ' & 'b c'"),
+        ("ÄÖÜ", "'ÄÖÜ'"),
+    ],
+)
+def test_a_text_is_cut_into_every_three_letters_in_a_row(typed: str, query: str | None) -> None:
+    assert pieces_of(typed) == query
+
+
+def test_of_a_very_long_text_the_first_pieces_are_enough() -> None:
+    query = pieces_of("".join(map(chr, range(0x4E00, 0x4E00 + 1_000))))
+
+    assert query is not None
+    assert query.count("&") == 29
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,9 @@ FILES: Final = "files"
 _SUFFIX: Final = ".parquet"
 _LINES: Final = f"{{{','.join(_not_ending_in(_SUFFIX))}}}"
 """Everything else: Hadoop's patterns have no other way to say so."""
-_BLANK: Final = r"^[\s\x{FEFF}]*$"
+_TEXT: Final = r"[^\s\x{FEFF}]"
+_BEGINNING: Final = 16
+"""So many characters of a line nearly always show that it is not empty; to look at all of each has its price."""
 
 
 class FilesSource:
@@ -88,9 +90,10 @@ def _of(reader: DataFrameReader | DataStreamReader, path: str, column: str, kind
         return _as_arrivals(
             reader.schema(f"{column} BINARY").parquet(path), fn.col(column), fn.col("_metadata.row_index")
         )
-    lines = reader.text(path).filter(~fn.col("value").rlike(_BLANK))
+    line = fn.col("value")
+    lines = reader.text(path).filter(line.substr(1, _BEGINNING).rlike(_TEXT) | line.rlike(_TEXT))
     # A line has no place that would be the same however the file is cut.
-    return _as_arrivals(lines, fn.col("value").cast("binary"), fn.lit(None))
+    return _as_arrivals(lines, line.cast("binary"), fn.lit(None))
 
 
 def _as_arrivals(files: DataFrame, raw: Column, position: Column) -> DataFrame:

@@ -1,0 +1,77 @@
+"""What jobs did before, as far as it counts: their last runs, and how much they wrote."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from correlator.correlation.history import History
+from correlator.correlation.past import JobPast, pasts
+from correlator.rulebook.identity import job_key
+from tests.integration.correlation.stories import dataset_id, ran, run_id, sized, tell
+
+Connection = psycopg.Connection[Any]
+JOB = UUID(bytes=job_key("airflow", "load"))
+UNTIL = datetime(2026, 5, 6, tzinfo=UTC)
+
+
+@pytest.fixture
+def busy(connection: Connection) -> Connection:
+    """`load` writes the table every hour, and so do others, twice as often; once it fails when it has written half."""
+    for hour in range(8):
+        state, rows = ("FAIL", 50) if hour == 5 else ("COMPLETE", 100 + hour)
+        at = hour * 60
+        tell(
+            connection,
+            ran("load", f"load {hour}", at, at + 1, writes=[sized("t", rows)], state=state),
+            ran("other", f"other {hour}", at + 2, at + 3, writes=[sized("t", 7)]),
+            ran("another", f"another {hour}", at + 4, at + 5, writes=[sized("t", 8)]),
+        )
+    return connection
+
+
+def past_of(connection: Connection, number: int = 60) -> JobPast:
+    return pasts(History(connection), [JOB], UNTIL, [(JOB, dataset_id("t"))], number)[JOB]
+
+
+def names(connection: Connection, past: JobPast) -> list[str]:
+    known = History(connection).runs(run.id for run in past.runs)
+    called = {run_id(f"load {hour}"): f"load {hour}" for hour in range(8)}
+    return [called[known[run.id].run_id] for run in past.runs]
+
+
+def test_runs_come_with_the_latest_first_and_with_what_they_are(busy: Connection) -> None:
+    past = past_of(busy)
+
+    assert names(busy, past) == [f"load {hour}" for hour in reversed(range(8))]
+    assert [run.state for run in past.runs].count("FAIL") == 1
+    assert {(run.ended_at - run.started_at).total_seconds() for run in past.runs} == {60.0}
+
+
+@pytest.mark.parametrize("most", [3, 1_000])
+def test_amounts_are_those_of_its_own_runs_however_often_others_write(
+    busy: Connection, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("correlator.correlation.past._MOST_WRITES", most)
+
+    past = past_of(busy)
+
+    written = {run.id: rows for run, rows, _ in past.written[dataset_id("t")]}
+    assert [written[run.id] for run in past.runs] == [107, 106, 50, 104, 103, 102, 101, 100]
+    samples = past.rows_before(dataset_id("t"), UNTIL)
+    assert [sample.amount for sample in samples] == [107, 106, 104, 103, 102, 101, 100]
+
+
+def test_of_a_dataset_that_is_not_asked_for_no_amounts_are_known(busy: Connection) -> None:
+    past = pasts(History(busy), [JOB], UNTIL, [])[JOB]
+
+    assert len(past.runs) == 8
+    assert past.written == {}
+
+
+def test_a_job_without_runs_has_no_past(connection: Connection) -> None:
+    past = past_of(connection)
+
+    assert (past.runs, past.written) == ([], {})
