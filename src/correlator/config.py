@@ -435,6 +435,10 @@ class PipelineSettings(JudgeSettings):
         int, About(whole(1), "The archive waits for so many events, so that its files get a sensible size,")
     ] = 100_000
     archive_delay: Annotated[Seconds, About(TIME, "but no longer than this.")] = 600.0
+    turn_patience: Annotated[
+        Seconds,
+        About(TIME, "How long `pipeline batch` waits for another process that reads a source; then that reads it."),
+    ] = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from correlator.rulebook.bundles import bundles, unbundle
 from correlator.rulebook.facts import Facts
 from correlator.rulebook.fold import fold
 from correlator.store.database import Database
@@ -68,9 +69,9 @@ def test_any_order_duplication_and_split_gives_equal_tables(
 
 
 def tasks(facts: Facts, data: st.DataObject) -> Iterator[list[FactRow]]:
-    """Rows as two tasks have them, each key in one; either may have been tried twice."""
-    rows = list(facts)
-    shares = [rows[number::2] for number in range(2)]
+    """Rows as two tasks have them, each entity in one; either may have been tried twice."""
+    entities = [payload for _, payload in bundles(facts)]
+    shares = [[row for payload in entities[number::2] for row in unbundle(payload)] for number in range(2)]
     return (share for share in shares for _ in range(data.draw(st.integers(1, 2))))
 
 

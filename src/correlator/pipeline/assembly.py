@@ -162,6 +162,7 @@ def plan_of(settings: PipelineSettings, spark: SparkSession) -> Plan:
         trigger=settings.trigger,
         archive_min_events=settings.archive_min_events,
         archive_delay=settings.archive_delay,
+        turn_patience=settings.turn_patience,
         size=Size(
             small_events=settings.small_batch_events,
             partitions=_shuffle_partitions(settings, spark),

@@ -2,10 +2,12 @@
 
 Each source has two, with a checkpoint each: one that merges facts, and one that archives. A query that fails is told,
 and starts again where it was: its offsets never run ahead of what it has committed. Of all processes on one database
-one works on a source at a time; another waits for it, and says so.
+one works on a source at a time; another waits for it, and says so. Who wants no more than what there is waits a while,
+and then leaves the source to the other, which reads that too.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -41,7 +43,7 @@ _LONGEST_PAUSE: Final = 30.0
 
 
 class Stopping(Exception):  # noqa: N818 - nothing went wrong
-    """Ends a query between two batches."""
+    """Ends a query between two batches, or before the first."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +59,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     size: Size = Size()
     patience: float = 300.0
     """How long a run over what there is waits for what may pass, such as a database that is away."""
+    turn_patience: float = 30.0
+    """How long it waits for another process that works on a source, and may do so for ever."""
 
 
 class Driver:
@@ -166,6 +170,7 @@ class Query:
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
     def run_once(self) -> None:
+        self._turn.patience = self._plan.turn_patience
         deadline = time.monotonic() + self._plan.patience
         pause = _FIRST_PAUSE
         while True:
@@ -269,16 +274,20 @@ class Turn:
         self._name = name
         self._stopping = stopping
         self._connection: psycopg.Connection | None = None
+        self.patience = math.inf
+        """How long it is waited for. Who has waited in vain is stopped."""
 
     def __enter__(self) -> None:
         key = int.from_bytes(sha256(f"correlator {self._name}".encode()).digest()[:8], signed=True)
         connection = self._connection = self._database.connect(f"pipeline {self._name}", autocommit=True)
-        is_told = False
+        began, is_told = time.monotonic(), False
         while not _scalar(connection, "SELECT pg_try_advisory_lock(%s)", key):
             if not is_told:
                 _log.warning("%s: another process works on it; waiting for it to end", self._name)
                 is_told = True
-            if self._stopping.wait(1.0):
+            if is_late := time.monotonic() - began > self.patience:
+                _log.warning("%s: the other process goes on; what there is to read is left to it", self._name)
+            if is_late or self._stopping.wait(1.0):
                 connection.close()
                 raise Stopping
 

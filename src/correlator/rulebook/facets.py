@@ -280,9 +280,9 @@ class KnownMaps(Recent[Facets]):
     """
 
     def __init__(self, entity: Entity) -> None:
-        is_run = entity == "run"
-        most = MOST_KNOWN_OF_RUNS if is_run else MOST_KNOWN
-        super().__init__(self._read, most=most, longest=LONGEST_KNOWN, at_once=is_run)
+        of_run = entity in ("run", "input", "output")
+        most = MOST_KNOWN_OF_RUNS if of_run else MOST_KNOWN
+        super().__init__(self._read, most=most, longest=LONGEST_KNOWN, at_once=of_run)
         self._readers = READERS[entity]
         self._custom = CUSTOM[entity]
         self.nothing = Facets({}, {}, digest=NO_DIGEST)

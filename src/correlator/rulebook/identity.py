@@ -93,25 +93,34 @@ def _content(event: Event) -> tuple[Any, ...]:
     beyond = event.beyond
     if beyond is None:
         beyond = beyond_fields(event.raw, event.kind)
-    said = (event.event_time, event.producer, event.schema_url, beyond)
-    match event:
-        case RunEvent():
-            run = event.run
-            return (*said, *_of_job(event), event.event_type, run.run_id, digest_of_facets(run.facets))
-        case JobEvent():
-            return (*said, *_of_job(event))
-        case DatasetEvent():
-            return (*said, *_of_dataset(event.dataset))
-
-
-def _of_job(event: RunEvent | JobEvent) -> tuple[Any, ...]:
+    if type(event) is DatasetEvent:
+        return event.event_time, event.producer, event.schema_url, beyond, *_of_dataset(event.dataset)
     job = event.job
-    inputs, outputs = [*map(_of_dataset, event.inputs)], [*map(_of_dataset, event.outputs)]
-    return job.namespace, job.name, digest_of_facets(job.facets), inputs, outputs
+    said = (
+        event.event_time,
+        event.producer,
+        event.schema_url,
+        beyond,
+        job.namespace,
+        job.name,
+        job.facets.digest or digest_of_facets(job.facets),
+        [_of_dataset(dataset) for dataset in event.inputs],
+        [_of_dataset(dataset) for dataset in event.outputs],
+    )
+    if type(event) is JobEvent:
+        return said
+    run = event.run
+    return *said, event.event_type, run.run_id, run.facets.digest or digest_of_facets(run.facets)
 
 
 def _of_dataset(dataset: Dataset) -> tuple[Any, ...]:
-    return dataset.namespace, dataset.name, digest_of_facets(dataset.facets), digest_of_facets(dataset.role_facets)
+    facets, own = dataset.facets, dataset.role_facets
+    return (
+        dataset.namespace,
+        dataset.name,
+        facets.digest or digest_of_facets(facets),
+        own.digest or digest_of_facets(own),
+    )
 
 
 _KNOWN: Final[dict[Kind, frozenset[str]]] = {

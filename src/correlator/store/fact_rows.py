@@ -159,9 +159,13 @@ _keys: Final = _Keys()
 
 def _facets(value: Mapping[str, tuple[Any, ...]]) -> bytes:
     bodies, orders = [], []
+    last, order = (None, None, None), ""
     for key, (at, rank, digest, body) in value.items():
         name = _keys[key]
-        orders.append(f'{name}:"{_pack_order(at + _SIGN, rank, digest).hex()}"')
+        # Most were said by one event.
+        if (at, rank, digest) != last:
+            last, order = (at, rank, digest), _pack_order(at + _SIGN, rank, digest).hex()
+        orders.append(f'{name}:"{order}"')
         if body is not None:
             bodies.append(f"{name}:{body}")
     return _json(f"{{{','.join(bodies)}}}") + _json(f"{{{','.join(orders)}}}")
@@ -312,10 +316,20 @@ RUN_COLUMN_MAPPINGS: Final = FactTable(
     ("job_run_id",),
 )
 
+DATASET_JOBS: Final = FactTable(
+    "dataset_jobs",
+    (SqlColumn("dataset_id", "uuid"), SqlColumn("job_id", "uuid"), SqlColumn("edge_type", "text")),
+    (_ID, _ID, _TEXT),
+    ("dataset_id", "edge_type", "job_id"),
+)
+"""Which jobs ever used a dataset: what edges and their runs say together."""
+
 FACT_TABLES: Final = tuple(_fact_table(table) for table in f.TABLES if table is not f.COLUMN_EDGES)
 """All but the column edges, which lie in the two tables above."""
 
-BY_NAME: Final = {table.name: table for table in (*FACT_TABLES, COLUMN_MAPPINGS, RUN_COLUMN_MAPPINGS)}
+BY_NAME: Final = {
+    table.name: table for table in (*FACT_TABLES, COLUMN_MAPPINGS, RUN_COLUMN_MAPPINGS, DATASET_JOBS)
+}
 
 
 class ColumnMappings:

@@ -104,6 +104,7 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
     known_result = probed(
         f"{schema}.test_results", "known", "known.job_run_id = said.job_run_id AND known.test_id = said.test_id"
     )
+    run_before = probed(f"{schema}.job_runs", "run", "run.id = before.id")
     used = used_at("edge.edge_type", "edge.row_count")
     return _encoded(
         # Edges that the batch itself has brought know it already, unless they are of a run that was there before.
@@ -111,18 +112,23 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
         UPDATE {schema}.lineage_edges AS known SET used_at = edge.now_used_at
         FROM (
             SELECT edge.job_run_id, edge.dataset_id, edge.edge_type, {used} AS now_used_at
-            FROM {touched} AS before {probed(f"{schema}.job_runs", "run", "run.id = before.id")}
+            FROM {touched} AS before {run_before}
             {probed(f"{schema}.lineage_edges", "edge", "edge.job_run_id = before.id")}
             WHERE before.attempt = %(part)s AND before.kind = 'r' AND edge.used_at IS DISTINCT FROM {used}
         ) AS edge
         WHERE known.job_run_id = edge.job_run_id AND known.dataset_id = edge.dataset_id
           AND known.edge_type = edge.edge_type
         """,
+        # A run that was not there before is as it was staged: it need not be looked up.
         f"""
         INSERT INTO {touched} (attempt, kind, id, at)
-        SELECT said.attempt, 'o', run.id, NULL
-        FROM {runs} AS said {run_of_said}
-        WHERE said.attempt = %(part)s AND (run.has_results OR upper(run.job_type) = 'TEST')
+        SELECT said.attempt, 'o', said.id, NULL::timestamptz
+        FROM {runs} AS said
+        WHERE said.attempt = %(part)s AND {_tests("said")}
+        UNION
+        SELECT before.attempt, 'o', run.id, NULL
+        FROM {touched} AS before {run_before}
+        WHERE before.attempt = %(part)s AND before.kind = 'r' AND {_tests("run")}
         """,
         f"""
         WITH gone AS (
@@ -167,18 +173,32 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
             SELECT max(former.ended_at) FROM {schema}.job_runs AS former
             WHERE former.job_id = run.job_id AND former.ended_at <= run.started_at
         ))
-        FROM {runs} AS said {run_of_said}
-        WHERE said.attempt = %(part)s AND {_matters("run", schema)}
+        FROM (
+            SELECT said.attempt, said.id FROM {runs} AS said
+            WHERE said.attempt = %(part)s
+              AND (num_nonnulls(said.fail_at, said.abort_at) > 0 OR {_has_failed("said", schema)})
+            UNION
+            SELECT before.attempt, before.id FROM {touched} AS before
+            WHERE before.attempt = %(part)s AND before.kind = 'r'
+            OFFSET 0
+        ) AS said {run_of_said}
+        WHERE {_matters("run", schema)}
         """,
     )
 
 
+def _tests(run: str) -> str:
+    """Whether a run can say something of tests."""
+    return f"({run}.has_results OR upper({run}.job_type) = 'TEST')"
+
+
 def _matters(run: str, schema: str) -> str:
     """Whether a run can change what is known of its job's failures."""
-    return (
-        f"({run}.current_state IN ('FAIL', 'ABORT') OR EXISTS ("
-        f"SELECT FROM {schema}.incidents AS known WHERE known.job_id = {run}.job_id))"
-    )
+    return f"({run}.current_state IN ('FAIL', 'ABORT') OR {_has_failed(run, schema)})"
+
+
+def _has_failed(run: str, schema: str) -> str:
+    return f"EXISTS (SELECT FROM {schema}.incidents AS known WHERE known.job_id = {run}.job_id)"  # noqa: S608
 
 
 def _implied(touched: str, schema: str) -> str:

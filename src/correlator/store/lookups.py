@@ -8,7 +8,7 @@ a test without results is none.
 from functools import lru_cache
 
 from correlator.rulebook import facts as f
-from correlator.store.fact_rows import BY_NAME
+from correlator.store.fact_rows import BY_NAME, DATASET_JOBS
 from correlator.store.staging import probed, staged_table, staged_touched
 
 
@@ -16,9 +16,8 @@ from correlator.store.staging import probed, staged_table, staged_touched
 def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
     """After incidents have written down what was touched. Of each the only parameter is the number of a part."""
     touched = staged_touched(slot)
-    edges, runs, results = (
-        staged_table(slot, BY_NAME[table.name]) for table in (f.LINEAGE_EDGES, f.JOB_RUNS, f.TEST_RESULTS)
-    )
+    runs, results = (staged_table(slot, BY_NAME[table.name]) for table in (f.JOB_RUNS, f.TEST_RESULTS))
+    uses = staged_table(slot, DATASET_JOBS)
     known_result = probed(
         f"{schema}.test_results", "known", "known.job_run_id = result.job_run_id AND known.test_id = result.test_id"
     )
@@ -40,16 +39,12 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
     return tuple(
         statement.encode()
         for statement in (
-            # One index probe for each edge that was staged, and one for each use of a dataset by a job.
+            # One index probe for each use of a dataset by a job. A long part names some of them more than once.
             f"""
             INSERT INTO {schema}.dataset_jobs (dataset_id, job_id, edge_type)
-            SELECT said.dataset_id, said.job_id, said.edge_type
-            FROM (
-                SELECT DISTINCT edge.dataset_id, run.job_id, edge.edge_type
-                FROM {edges} AS edge {probed(f"{schema}.job_runs", "run", "run.id = edge.job_run_id")}
-                WHERE edge.attempt = %(part)s
-            ) AS said
-            WHERE NOT EXISTS (
+            SELECT DISTINCT said.dataset_id, said.job_id, said.edge_type
+            FROM {uses} AS said
+            WHERE said.attempt = %(part)s AND NOT EXISTS (
                 SELECT FROM {schema}.dataset_jobs AS known
                 WHERE known.dataset_id = said.dataset_id AND known.edge_type = said.edge_type
                   AND known.job_id = said.job_id

@@ -41,7 +41,7 @@ from correlator.store.fact_rows import (
 )
 from correlator.store.incidents import Changed, after_merge, before_merge, derive_touched, used_at
 from correlator.store.last_runs import note_last_runs
-from correlator.store.staging import Attempt, of_attempt, parts, probed, staged_rejects, staged_table
+from correlator.store.staging import Attempt, of_attempt, parts, probed, staged_rejects, staged_table, staged_touched
 
 # Any number will do that nobody else locks in this database.
 _LOCK: Final = 40_172_831
@@ -252,10 +252,14 @@ def _concerned(connection: psycopg.Connection[Any], attempt: Attempt, schema: st
     """
     query = f"""
         WITH said AS MATERIALIZED (
-            SELECT staged.first_event_at AS at, run.parent_job_run_id
+            SELECT staged.first_event_at AS at, staged.parent_job_run_id
             FROM {staged_table(attempt.slot, BY_NAME[f.JOB_RUNS.name])} AS staged
-            {probed(f"{schema}.job_runs", "run", "run.id = staged.id")}
-            WHERE {of_attempt("staged")}
+            WHERE {of_attempt("staged", "%(number)s")}
+            UNION ALL
+            SELECT NULL, run.parent_job_run_id
+            FROM {staged_touched(attempt.slot)} AS before
+            {probed(f"{schema}.job_runs", "run", "run.id = before.id")}
+            WHERE {of_attempt("before", "%(number)s")} AND before.kind = 'r'
         ), since AS MATERIALIZED (SELECT min(at) AS at FROM said)
         (SELECT incident.id FROM since CROSS JOIN LATERAL (
             SELECT id FROM {schema}.incidents WHERE opened_at >= since.at ORDER BY opened_at, id LIMIT 1000
@@ -269,7 +273,8 @@ def _concerned(connection: psycopg.Connection[Any], attempt: Attempt, schema: st
              SELECT FROM since JOIN {schema}.incidents AS recent ON recent.opened_at >= since.at - interval '1 day'
          ))
     """  # noqa: S608
-    return tuple(id_ for (id_,) in connection.execute(query.encode(), [attempt.number], prepare=True))
+    given = {"number": attempt.number}
+    return tuple(id_ for (id_,) in connection.execute(query.encode(), given, prepare=True))
 
 
 def _enter(connection: psycopg.Connection[Any], attempt: Attempt, batch: Batch) -> None:
@@ -646,7 +651,8 @@ def _restate_runs(slot: str, schema: str) -> str:
         WITH restated AS (
             SELECT standing.id, {", ".join(f"{value} AS {name}" for name, value in changed.items())}
             FROM ({_said(slot, runs)}) AS said {probed(f"{schema}.job_runs", "standing", "standing.id = said.id")}
-            WHERE ({ended}) AND standing.current_state IN ({terminal})
+            WHERE EXISTS (SELECT FROM {staged_touched(slot)} WHERE attempt = %(part)s AND kind = 'r')
+              AND ({ended}) AND standing.current_state IN ({terminal})
               AND standing.current_state <> {changed["current_state"]}
         ), taken_out AS (
             DELETE FROM {schema}.job_runs AS run USING restated WHERE run.id = restated.id

@@ -21,7 +21,14 @@ from psycopg.errors import LockNotAvailable
 from correlator.rulebook import facts as f
 from correlator.rulebook.facts import Key, Row, Table
 from correlator.store import rejects as rejects_kept
-from correlator.store.fact_rows import BY_NAME, COLUMN_MAPPINGS, RUN_COLUMN_MAPPINGS, ColumnMappings, FactTable
+from correlator.store.fact_rows import (
+    BY_NAME,
+    COLUMN_MAPPINGS,
+    DATASET_JOBS,
+    RUN_COLUMN_MAPPINGS,
+    ColumnMappings,
+    FactTable,
+)
 from correlator.store.rejects import Reject
 
 FactRow: TypeAlias = tuple[Table, Key, Row]
@@ -150,7 +157,8 @@ def stage_rejects(
 class Part:
     """Rows on their way into staging, as records of a binary COPY.
 
-    Every key but those of column edges comes once: rows of one key are folded before they are staged.
+    Every key but those of column edges comes once: rows of one key are folded before they are staged. A run comes before
+    what is said of its use of datasets.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], slot: str, number: int, most_bytes: int) -> None:
@@ -164,6 +172,8 @@ class Part:
         self._mappings = ColumnMappings()
         self._of_run: dict[bytes, set[bytes]] = {}
         self._copied: set[bytes] = set()
+        self._job_of: dict[bytes, bytes] = {}
+        self._uses: set[tuple[bytes, bytes, str]] = set()
 
     def add(self, table: Table, key: Key, row: Row) -> None:
         self.rows += 1
@@ -174,6 +184,12 @@ class Part:
             record = self._encoders[name](key, row)
             self._records[name].append(record)
             self._size += len(record)
+            if table is f.LINEAGE_EDGES:
+                # Of a run that is not there the merge will say so.
+                if (job := self._job_of.get(key[0])) is not None:
+                    self._uses.add((key[1], job, key[2]))
+            elif table is f.JOB_RUNS:
+                self._job_of[key[0]] = row["identity"][1]
         if self._size > self._most_bytes:
             self.copy()
 
@@ -197,12 +213,15 @@ class Part:
     def copy(self) -> None:
         for said in self._of_run.items():
             self._add(RUN_COLUMN_MAPPINGS, said)
+        for use in self._uses:
+            self._add(DATASET_JOBS, use)
         for name, records in self._records.items():
             if records:
                 with self._connection.cursor().copy(_copy(self._slot, BY_NAME[name]).encode()) as copy:
                     copy.write(b"".join([_COPY_HEADER, *records, _COPY_TRAILER]))
                 records.clear()
         self._of_run.clear()
+        self._uses.clear()
         self._copied.clear()
         self._size = 0
 

@@ -49,8 +49,13 @@ def run(spark: SparkSession, database: Database, tmp_path: Path) -> Run:
     return batch
 
 
-def plan(directory: Path, patience: float = 120.0) -> Plan:
-    return Plan(checkpoints=str(directory / "checkpoints"), archive=str(directory / "archive"), patience=patience)
+def plan(directory: Path, patience: float = 120.0, turn_patience: float = 30.0) -> Plan:
+    return Plan(
+        checkpoints=str(directory / "checkpoints"),
+        archive=str(directory / "archive"),
+        patience=patience,
+        turn_patience=turn_patience,
+    )
 
 
 def forget_last_commits(directory: Path) -> None:
@@ -261,6 +266,22 @@ def test_who_comes_second_waits_for_the_first_and_says_so(
     second.join()
 
     check_facts(database, warehouse(5))
+
+
+def test_a_batch_run_leaves_a_source_to_the_process_that_goes_on_reading_it(
+    spark: SparkSession, database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = warehouse(10)
+    append(database, events[:10])
+    write_lines(tmp_path / "others.jsonl", events[10:])
+    sources = [LogSource(database.url), FilesSource([str(tmp_path / "others.jsonl")], judge)]
+
+    with Turn(database, "log facts", threading.Event()):
+        Driver(spark, database, sources, plan(tmp_path, turn_patience=0.0)).batch()
+
+    assert "log facts: the other process goes on; what there is to read is left to it" in caplog.text
+    assert ledger(database, "log") == []
+    assert ledger(database, "files") == [(10, 10, 0, 0)]
 
 
 def tell(event: threading.Event) -> bool:
