@@ -1,7 +1,7 @@
 """How a row of `rulebook/facts` lies in its SQL table.
 
 Which columns a group has there, how its value becomes fields of a binary COPY, and how it is read back. What decides
-between two values is not said here: that is the group's rule, of which `merge` makes SQL.
+between two values is not said here: that is the group's rule, of which `merge_statements` makes SQL.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -327,9 +327,7 @@ DATASET_JOBS: Final = FactTable(
 FACT_TABLES: Final = tuple(_fact_table(table) for table in f.TABLES if table is not f.COLUMN_EDGES)
 """All but the column edges, which lie in the two tables above."""
 
-BY_NAME: Final = {
-    table.name: table for table in (*FACT_TABLES, COLUMN_MAPPINGS, RUN_COLUMN_MAPPINGS, DATASET_JOBS)
-}
+BY_NAME: Final = {table.name: table for table in (*FACT_TABLES, COLUMN_MAPPINGS, RUN_COLUMN_MAPPINGS, DATASET_JOBS)}
 
 
 class ColumnMappings:

@@ -198,7 +198,7 @@ def _matters(run: str, schema: str) -> str:
 
 
 def _has_failed(run: str, schema: str) -> str:
-    return f"EXISTS (SELECT FROM {schema}.incidents AS known WHERE known.job_id = {run}.job_id)"  # noqa: S608
+    return f"EXISTS (SELECT FROM {schema}.incidents AS known WHERE known.job_id = {run}.job_id)"
 
 
 def _implied(touched: str, schema: str) -> str:

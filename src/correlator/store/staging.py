@@ -157,8 +157,8 @@ def stage_rejects(
 class Part:
     """Rows on their way into staging, as records of a binary COPY.
 
-    Every key but those of column edges comes once: rows of one key are folded before they are staged. A run comes before
-    what is said of its use of datasets.
+    Every key but those of column edges comes once: rows of one key are folded before they are staged. A run comes
+    before what is said of its use of datasets.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], slot: str, number: int, most_bytes: int) -> None:

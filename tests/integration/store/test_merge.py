@@ -21,7 +21,8 @@ from correlator.rulebook.fold import fold
 from correlator.store.database import Database
 from correlator.store.embedded import EmbeddedPostgres
 from correlator.store.fact_rows import read_facts
-from correlator.store.merge import SETTINGS, Span, StagingLostError, lock_merges, merge, merge_beside, statements
+from correlator.store.merge import SETTINGS, Span, StagingLostError, lock_merges, merge, merge_beside
+from correlator.store.merge_statements import statements
 from correlator.store.migrations import known_migrations, migrate
 from correlator.store.staging import begin, prepare, stage, sweep
 from tests import corpus
