@@ -24,8 +24,8 @@ _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # An event may have 32 MB: batches are bounded by their bytes, not by the number of rows alone.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "33554432",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     # The plan of a batch is made by us, and Spark need not look for a better one.
     "spark.sql.adaptive.enabled": "false",
