@@ -1,8 +1,9 @@
 """The pipeline beside Spark's own floor: the same files, read, parsed whole by `from_json`, and thrown away.
 
-Then judged, deduplicated and folded into Parquet, and once more through the driver into an empty PostgreSQL. All on
-`local[2]`, in one session, in turn; what counts are the ratios. Memory is the peak of the driver's JVM and of all its
-Python processes, PostgreSQL left out.
+Then judged, deduplicated and folded into Parquet, and once more through the driver into an empty PostgreSQL: the same
+two ways both times, that of runs which a task has read whole, straight to the sink, and that of all else, through the
+shuffle. All on `local[2]`, in one session, in turn; what counts are the ratios. Memory is the peak of the driver's JVM
+and of all its Python processes, PostgreSQL left out.
 
     python -m benchmarks.pipeline --events 1000000 2000000 4000000
     python -m benchmarks.pipeline --events 1000000 --apart 50000
@@ -18,11 +19,14 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Self
 
 import msgspec
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
@@ -33,6 +37,7 @@ from correlator.pipeline.driver import Driver, Plan
 from correlator.pipeline.fact_sink import Size
 from correlator.pipeline.session import spark_session
 from correlator.pipeline.sources.files import FilesSource
+from correlator.rulebook.facts import Facts
 from correlator.rulebook.judging import Judge
 
 CORES = 2
@@ -85,9 +90,27 @@ def run_floor(spark: SparkSession, directory: Path) -> None:
 
 def run_parquet(spark: SparkSession, directory: Path, scratch: Path) -> None:
     source = FilesSource([str(directory)], Judge())
-    parcels = stages.judged_and_folded(source.now(spark), source.judge)
+    whole = scratch / "whole"
+    shutil.rmtree(whole, ignore_errors=True)
+    whole.mkdir()
+    parcels = stages.judged_and_folded(source.now(spark), source.judge, partial(written_whole, whole))
     folded = stages.folded_again(stages.brought_together(parcels, CORES))
     folded.write.mode("overwrite").parquet(str(scratch / "folded"))
+
+
+@contextmanager
+def written_whole(directory: Path) -> Iterator[stages.TakeWhole]:
+    """Bundles of whole runs into a file of the task's own, as Spark writes those of all others."""
+    with pq.ParquetWriter(directory / f"{uuid.uuid4()}.parquet", stages.ARROW, compression="snappy") as file:
+
+        def take(facts: Facts) -> None:
+            whole = Facts()
+            for table, key, row in facts.without_runs(stages.whole_runs(facts)):
+                whole.made(table)[key] = row
+            for batch in stages.in_arrow(stages.bundled(whole)):
+                file.write_batch(batch)
+
+        yield take
 
 
 def run_postgres(spark: SparkSession, directory: Path, scratch: Path) -> None:

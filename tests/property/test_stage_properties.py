@@ -3,7 +3,7 @@
 Spark only carries parcels about; here they are carried by hand, so that thousands of examples take seconds.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import pyarrow as pa
@@ -14,14 +14,15 @@ from correlator.pipeline.stages import (
     Kind,
     Meeting,
     Parcel,
-    _batches,
+    TakeWhole,
     _count,
     _fold_arrivals,
     _folded,
     _gathered,
     _neighbours,
     _parcels,
-    _whole,
+    in_arrow,
+    whole_runs,
 )
 from correlator.pipeline.tally import Tally
 from correlator.rulebook import facts as f
@@ -94,10 +95,10 @@ def met(meetings: Iterable[Meeting]) -> tuple[Facts, Tally, int]:
 
 
 def shuffled(
-    tasks: Iterable[Iterable[pa.RecordBatch]], partitions: int, stage_whole: Callable[[Facts], None] | None = None
+    tasks: Iterable[Iterable[pa.RecordBatch]], partitions: int, take_whole: TakeWhole = lambda _: None
 ) -> Iterator[list[Parcel]]:
     """As Spark does it: each task's parcels through Arrow, by key into partitions, sorted in each."""
-    parcels = [parcel for task in tasks for parcel in _parcels(_batches(_fold_arrivals(task, judge, stage_whole)))]
+    parcels = [parcel for task in tasks for parcel in _parcels(in_arrow(_fold_arrivals(task, judge, take_whole)))]
     for number in range(partitions):
         yield sorted((p for p in parcels if sum(p.key) % partitions == number), key=lambda parcel: parcel.key)
 
@@ -150,13 +151,13 @@ def test_so_it_does_when_whole_runs_do_not_go_through_the_shuffle(
     arrived = Arrived(history, data)
     staged = Facts()
 
-    def stage_whole(facts: Facts) -> None:
-        whole = _whole(facts)
+    def take_whole(facts: Facts) -> None:
+        whole = whole_runs(facts)
         for table, key, row in facts.without_runs(whole):
             staged.add(table, [(key, row)])
         assert not whole & {run for (run,) in facts.rows(f.JOB_RUNS)}
 
-    found = [met(_neighbours(parcels)) for parcels in shuffled(arrived.tasks, partitions, stage_whole)]
+    found = [met(_neighbours(parcels)) for parcels in shuffled(arrived.tasks, partitions, take_whole)]
 
     check(arrived, [*found, (staged, Tally(), 0)])
 

@@ -53,7 +53,7 @@ def planned(arrivals: DataFrame, judge: Judge, size: Size, expected: int | None,
     """The whole way of a batch as one action, whose rows are tallies."""
     if size.is_small(expected):
         return stages.staged_by_one_task(arrivals, judge, staging)
-    parcels = stages.judged_and_folded(arrivals, judge, staging)
+    parcels = stages.judged_and_folded(arrivals, judge, partial(stages.StagedRuns, staging))
     return stages.staged(stages.brought_together(parcels, size.partitions), staging)
 
 

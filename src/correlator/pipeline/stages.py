@@ -3,19 +3,19 @@
 What travels between them are parcels. The first map judges, counts, finds equal events and folds, one Arrow batch at a
 time; what it says of one entity is one parcel. The shuffle brings the parcels of an entity together, and the second map
 folds them again and copies them into staging. A run that the first map has seen from its start to its end has nobody to
-meet, as far as one can tell: it is copied there and then, and merged while other events are still read. Should there be
-more of it, that is merged too. A small batch is one task: both maps in one, without a shuffle.
+meet, as far as one can tell: it goes to the sink there and then, and is merged while other events are still read.
+Should there be more of it, that is merged too. A small batch is one task: both maps in one, without a shuffle.
 """
 
 import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from enum import IntEnum
 from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import psycopg
@@ -45,7 +45,7 @@ _COMMON: Final = (f.JOBS, f.DATASETS, f.FACET_BODIES)
 """Of these nearly the same is said in every Arrow batch."""
 _COMMON_BATCHES: Final = 4
 """So many are held until they are sent."""
-_PART_RUNS: Final = 10_000
+_PART_RUNS: Final = 5_000
 """So many whole runs are merged at once: more would be merged later, fewer at a higher price."""
 
 
@@ -66,7 +66,7 @@ class Parcel(NamedTuple):
 
 
 PARCELS: Final = "kind TINYINT, key BINARY, payload BINARY"
-_ARROW: Final = pa.schema([("kind", pa.int8()), ("key", pa.binary()), ("payload", pa.binary())])
+ARROW: Final = pa.schema([("kind", pa.int8()), ("key", pa.binary()), ("payload", pa.binary())])
 _TALLIES: Final = pa.schema([("tally", pa.binary())])
 
 Batches = Iterator[pa.RecordBatch]
@@ -81,13 +81,18 @@ class Staging(NamedTuple):
     attempt: Attempt = Attempt("", 0)
 
 
-def judged_and_folded(arrivals: DataFrame, judge: Judge, staging: Staging | None = None) -> DataFrame:
-    """Parcels of what has arrived, folded as far as one Arrow batch goes; but for whole runs, if they can be staged."""
+TakeWhole: TypeAlias = Callable[[Facts], None]
+"""Takes runs that are whole out of facts, and keeps them."""
+
+
+def judged_and_folded(
+    arrivals: DataFrame, judge: Judge, sink: Callable[[], AbstractContextManager[TakeWhole]]
+) -> DataFrame:
+    """Parcels of what has arrived, folded as far as one Arrow batch goes; but for whole runs, which the sink takes."""
 
     def first(batches: Batches) -> Batches:
-        with _uncollected(), ExitStack() as stack:
-            stage_whole = None if staging is None else stack.enter_context(_WholeRuns(staging)).stage
-            yield from _batches(_fold_arrivals(batches, judge, stage_whole))
+        with _uncollected(), sink() as take_whole:
+            yield from in_arrow(_fold_arrivals(batches, judge, take_whole))
 
     return arrivals.select(*FOLDED).mapInArrow(first, PARCELS)
 
@@ -102,7 +107,7 @@ def folded_again(parcels: DataFrame) -> DataFrame:
 
     def second(batches: Batches) -> Batches:
         with _uncollected():
-            yield from _batches(_folded(_neighbours(_parcels(batches))))
+            yield from in_arrow(_folded(_neighbours(_parcels(batches))))
 
     return parcels.mapInArrow(second, PARCELS)
 
@@ -141,7 +146,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _fold_arrivals(
-    batches: Iterable[pa.RecordBatch], judge: Judge, stage_whole: Callable[[Facts], None] | None = None
+    batches: Iterable[pa.RecordBatch], judge: Judge, take_whole: TakeWhole = lambda _: None
 ) -> Iterator[Parcel]:
     tally = Tally()
     common = Facts()
@@ -163,17 +168,16 @@ def _fold_arrivals(
         yield from _seen(events)
         facts = fold_batch(list(events.values()))
         common.take(facts.without(_COMMON))
-        if stage_whole is not None:
-            stage_whole(facts)
-        yield from _bundled(facts)
+        take_whole(facts)
+        yield from bundled(facts)
         if count % _COMMON_BATCHES == 0:
-            yield from _bundled(common)
+            yield from bundled(common)
             common = Facts()
-    yield from _bundled(common)
+    yield from bundled(common)
     yield Parcel(Kind.TALLY, b"", tally.encode())
 
 
-class _WholeRuns:
+class StagedRuns:
     """Stages the runs that are there from their start to their end, in parts of many."""
 
     def __init__(self, staging: Staging) -> None:
@@ -185,17 +189,16 @@ class _WholeRuns:
         self._connection: psycopg.Connection | None = None
         self._open = ExitStack()
 
-    def __enter__(self) -> Self:
-        return self
+    def __enter__(self) -> TakeWhole:
+        return self._take
 
     def __exit__(self, *failure: Any) -> None:  # noqa: PYI036 - passed on
         with self._connected:
             self._open.__exit__(*failure)
 
-    def stage(self, facts: Facts) -> None:
-        """Take whole runs out of the facts, with all that is said of them."""
+    def _take(self, facts: Facts) -> None:
         # A part has each key once: a run of which there is more goes the way of all others.
-        whole = _whole(facts) - self._in_part
+        whole = whole_runs(facts) - self._in_part
         if not whole or self._parts >= PARTS_OF_A_TASK:
             return
         if self._part is None:
@@ -213,7 +216,7 @@ class _WholeRuns:
             self._in_part.clear()
 
 
-def _whole(facts: Facts) -> set[bytes]:
+def whole_runs(facts: Facts) -> set[bytes]:
     """The runs that are there from their start to their end."""
     runs = facts.rows(f.JOB_RUNS).items()
     return {run for (run,), row in runs if "first_start" in row and not _ENDS.isdisjoint(row)}
@@ -228,7 +231,7 @@ def _task() -> int:
     return context.taskAttemptId() if context is not None else 0
 
 
-def _bundled(facts: Facts) -> Iterator[Parcel]:
+def bundled(facts: Facts) -> Iterator[Parcel]:
     return (Parcel(Kind.BUNDLE, key, bundle) for key, bundle in bundles(facts))
 
 
@@ -303,7 +306,7 @@ def _folded(meetings: Iterable[Meeting]) -> Iterator[Parcel]:
         if meeting[0].kind == Kind.REJECT or (meeting[0].kind == Kind.BUNDLE and len(meeting) == 1):
             yield meeting[0]
         elif meeting[0].kind == Kind.BUNDLE:
-            yield from _bundled(merge_bundles(map(_payload, meeting)))
+            yield from bundled(merge_bundles(map(_payload, meeting)))
         else:
             _count(meeting, tally)
     yield Parcel(Kind.TALLY, b"", tally.encode())
@@ -332,7 +335,7 @@ def _parcels(batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
         yield from map(Parcel, kinds, keys, payloads)
 
 
-def _batches(parcels: Iterable[Parcel]) -> Batches:
+def in_arrow(parcels: Iterable[Parcel]) -> Batches:
     held: list[Parcel] = []
     size = 0
     for parcel in parcels:
@@ -348,7 +351,7 @@ def _batches(parcels: Iterable[Parcel]) -> Batches:
 def _batch(parcels: list[Parcel]) -> pa.RecordBatch:
     kinds, keys, payloads = zip(*parcels, strict=True)
     arrays = [pa.array(kinds, pa.int8()), pa.array(keys, pa.binary()), pa.array(payloads, pa.binary())]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW)
 
 
 def _told(tally: Tally) -> pa.RecordBatch:

@@ -3,7 +3,7 @@
 import pytest
 
 from correlator.pipeline import stages
-from correlator.pipeline.stages import Kind, Staging, _fold_arrivals, _WholeRuns
+from correlator.pipeline.stages import Kind, StagedRuns, Staging, _fold_arrivals
 from correlator.rulebook import facts as f
 from correlator.rulebook.bundles import merge_bundles
 from correlator.rulebook.decode import judge
@@ -32,9 +32,9 @@ def test_only_what_is_not_whole_goes_through_the_shuffle(database: Database, mon
         prepare(connection, SOURCE)
         attempt = begin(connection, SOURCE)
 
-        with _WholeRuns(Staging(database.url, SOURCE, attempt)) as whole:
+        with StagedRuns(Staging(database.url, SOURCE, attempt)) as take_whole:
             batches = [arrow_batch_of(some, 100 * number) for number, some in enumerate(raws)]
-            parcels = list(_fold_arrivals(batches, judge, whole.stage))
+            parcels = list(_fold_arrivals(batches, judge, take_whole))
 
         sent = merge_bundles(parcel.payload for parcel in parcels if parcel.kind == Kind.BUNDLE)
         of_runs = {row["identity"][4] for row in sent.rows(f.JOB_RUNS).values()}
