@@ -93,7 +93,7 @@ def _content(event: Event) -> tuple[Any, ...]:
     beyond = event.beyond
     if beyond is None:
         beyond = beyond_fields(event.raw, event.kind)
-    if type(event) is DatasetEvent:
+    if isinstance(event, DatasetEvent):
         return event.event_time, event.producer, event.schema_url, beyond, *_of_dataset(event.dataset)
     job = event.job
     said = (
@@ -107,7 +107,7 @@ def _content(event: Event) -> tuple[Any, ...]:
         [_of_dataset(dataset) for dataset in event.inputs],
         [_of_dataset(dataset) for dataset in event.outputs],
     )
-    if type(event) is JobEvent:
+    if isinstance(event, JobEvent):
         return said
     run = event.run
     return *said, event.event_type, run.run_id, run.facets.digest or digest_of_facets(run.facets)

@@ -274,7 +274,7 @@ def test_a_batch_run_leaves_a_source_to_the_process_that_goes_on_reading_it(
     events = warehouse(10)
     append(database, events[:10])
     write_lines(tmp_path / "others.jsonl", events[10:])
-    sources = [LogSource(database.url), FilesSource([str(tmp_path / "others.jsonl")], judge)]
+    sources: list[Source] = [LogSource(database.url), FilesSource([str(tmp_path / "others.jsonl")], judge)]
 
     with Turn(database, "log facts", threading.Event()):
         Driver(spark, database, sources, plan(tmp_path, turn_patience=0.0)).batch()
