@@ -400,7 +400,11 @@ def test_what_a_crash_of_the_server_has_taken_from_staging_is_not_taken_for_merg
             prepare(connection, SOURCE)
             attempt = begin(connection, SOURCE)
             stage(connection, attempt, fold(many_kinds()))
-            os.kill(connection.info.backend_pid, signal.SIGKILL)
+            # The server takes in the death of a process a moment later, and until then it still lets people in. When
+            # it has, it ends all the others: the witness.
+            with database.connect("witness", autocommit=True) as witness:
+                os.kill(connection.info.backend_pid, signal.SIGKILL)
+                wait_until(lambda: not answers(witness))
         wait_until(lambda: is_up(database))
         with database.connect("merge", autocommit=True) as connection:
             with pytest.raises(StagingLostError, match="Batch 0 of test was not merged"):
@@ -409,6 +413,14 @@ def test_what_a_crash_of_the_server_has_taken_from_staging_is_not_taken_for_merg
 
             apply(connection, fold(many_kinds()), read=6, applied=6)
             assert differences(fold(many_kinds()), read_facts(connection)) == []
+
+
+def answers(connection: psycopg.Connection) -> bool:
+    try:
+        connection.execute("SELECT 1")
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 def is_up(database: Database) -> bool:
