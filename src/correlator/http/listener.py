@@ -81,13 +81,14 @@ class HttpServer(uvicorn.Server):
             signal.signal(number, self.handle_exit)
         self.run(sockets=[listener])
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as it is called
         # One Ctrl-C reaches a worker twice: as SIGINT from the terminal and as SIGTERM from its parent, which may be
-        # faster. Only who asks twice himself is not made to wait.
-        if sig == signal.SIGINT and self.should_exit and signal.SIGINT not in self._captured_signals:
-            self._captured_signals.append(sig)
-            return
-        super().handle_exit(sig, frame)
+        # faster, or come while this is at work. Only who asks twice himself is not made to wait.
+        is_second = sig == signal.SIGINT and sig in self._captured_signals
+        self._captured_signals.append(sig)
+        self.should_exit = True
+        if is_second:
+            self.force_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
