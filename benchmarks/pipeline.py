@@ -82,20 +82,27 @@ def _runs(templates: list[bytes], apart: int) -> Iterator[bytes]:
             yield templates[place].replace(_PLACE.encode(), run) + b"\n"
 
 
-def run_floor(spark: SparkSession, directory: Path) -> None:
-    sample = spark.read.json(str(next(iter(sorted(directory.iterdir())))))
-    lines = spark.read.text(str(directory))
-    lines.select(fn.from_json("value", sample.schema)).write.format("noop").mode("overwrite").save()
+def run_floor(spark: SparkSession, directory: Path) -> Measured:
+    def work() -> None:
+        sample = spark.read.json(str(next(iter(sorted(directory.iterdir())))))
+        lines = spark.read.text(str(directory))
+        lines.select(fn.from_json("value", sample.schema)).write.format("noop").mode("overwrite").save()
+
+    return measure(work)
 
 
-def run_parquet(spark: SparkSession, directory: Path, scratch: Path) -> None:
+def run_parquet(spark: SparkSession, directory: Path, scratch: Path) -> Measured:
     source = FilesSource([str(directory)], Judge())
     whole = scratch / "whole"
     shutil.rmtree(whole, ignore_errors=True)
     whole.mkdir()
-    parcels = stages.judged_and_folded(source.now(spark), source.judge, partial(written_whole, whole))
-    folded = stages.folded_again(stages.brought_together(parcels, CORES))
-    folded.write.mode("overwrite").parquet(str(scratch / "folded"))
+
+    def work() -> None:
+        parcels = stages.judged_and_folded(source.now(spark), source.judge, partial(written_whole, whole))
+        folded = stages.folded_again(stages.brought_together(parcels, CORES))
+        folded.write.mode("overwrite").parquet(str(scratch / "folded"))
+
+    return measure(work)
 
 
 @contextmanager
@@ -113,14 +120,16 @@ def written_whole(directory: Path) -> Iterator[stages.TakeWhole]:
         yield take
 
 
-def run_postgres(spark: SparkSession, directory: Path, scratch: Path) -> None:
+def run_postgres(spark: SparkSession, directory: Path, scratch: Path) -> Measured:
+    """From the first event to the last commit. To make a database and to stop its server is not part of it."""
     with new_database() as database:
         source = FilesSource([str(directory)], Judge())
         plan = Plan(checkpoints=str(scratch / uuid.uuid4().hex), archive=None, size=Size(partitions=4 * CORES))
-        Driver(spark, database, [source], plan).batch()
+        measured = measure(Driver(spark, database, [source], plan).batch)
         with database.connect("benchmark") as connection:
             row = connection.execute("SELECT sum(applied) FROM kept.pipeline_batches").fetchone()
         print(f"    ({row[0] if row else 0:,} events applied)", flush=True)
+    return measured
 
 
 class Memory:
@@ -174,7 +183,7 @@ def _resident(process: int) -> int:
     return 0
 
 
-def measure(work: Callable[[], None]) -> Measured:
+def measure(work: Callable[[], object]) -> Measured:
     with Memory() as memory:
         began = time.perf_counter()
         work()
@@ -200,7 +209,7 @@ def benchmark(sizes: Sequence[int], rounds: int, apart: int = 0) -> bool:
                 f"{apart:,} other runs between a START and its COMPLETE",
                 flush=True,
             )
-            works: dict[str, Callable[[], None]] = {
+            works: dict[str, Callable[[], Measured]] = {
                 FLOOR: lambda directory=directory: run_floor(spark, directory),  # type: ignore[misc]
                 PARQUET: lambda directory=directory: run_parquet(spark, directory, scratch),  # type: ignore[misc]
                 POSTGRES: lambda directory=directory: run_postgres(spark, directory, scratch),  # type: ignore[misc]
@@ -208,7 +217,7 @@ def benchmark(sizes: Sequence[int], rounds: int, apart: int = 0) -> bool:
             taken: dict[str, list[Measured]] = {name: [] for name in works}
             for _ in range(rounds):
                 for name, work in works.items():
-                    taken[name].append(measure(work))
+                    taken[name].append(work())
             for name, each in taken.items():
                 seconds = statistics.median(one.seconds for one in each)
                 found[name, events] = Measured(seconds, max(one.peak_mb for one in each))

@@ -557,8 +557,9 @@ def _settings() -> dict[str, str]:
     memory = _memory() // _MEGABYTE
     return {
         "max_connections": "100",
-        # Python and Spark want memory on the same machine; what is read again is in the system's cache too.
-        "shared_buffers": f"{max(32, min(memory // 4, 512))}MB",
+        # Python and Spark want memory on the same machine. But a page of an index that has no room here is written
+        # again for each batch, and a load of millions touches most of them with each.
+        "shared_buffers": f"{max(32, min(memory // 8, 4096))}MB",
         "effective_cache_size": f"{max(64, memory // 2)}MB",
         "maintenance_work_mem": f"{max(32, min(memory // 16, 256))}MB",
         "work_mem": "16MB",

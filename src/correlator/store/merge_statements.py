@@ -34,35 +34,65 @@ from correlator.store.staging import probed, staged_table, staged_touched
 def statements(slot: str, schema: str) -> tuple[bytes, ...]:
     """The whole merge, each statement with the number of a part for its only parameter."""
     made = [_restate_runs(slot, schema)]
-    made += [_merge(slot, schema, table) for table in FACT_TABLES]
+    for table in FACT_TABLES:
+        made += _merge_table(slot, schema, table)
     made += [_merge(slot, schema, COLUMN_MAPPINGS), _merge_mappings_of_runs(slot, schema)]
     facts = tuple(statement.encode() for statement in made)
     return (*before_merge(slot, schema), *facts, *after_merge(slot, schema), *lookups.after_merge(slot, schema))
 
 
-def _said(slot: str, table: FactTable) -> str:
+def _said(slot: str, table: FactTable, where: str = "true") -> str:
     """What was staged, each key once, in the order of the primary key: neighbours are written together."""
     key = ", ".join(table.sorted_by)
     return (
         f"SELECT DISTINCT ON ({key}) {', '.join(_names(table.columns))} "  # noqa: S608  (names of our own)
-        f"FROM {staged_table(slot, table)} WHERE attempt = %(part)s ORDER BY {key}"
+        f"FROM {staged_table(slot, table)} WHERE attempt = %(part)s AND {where} ORDER BY {key}"
     )
 
 
-def _merge(slot: str, schema: str, table: FactTable) -> str:
+def _merge_table(slot: str, schema: str, table: FactTable) -> list[str]:
+    """Whatever is said of a run is staged with it: of one that was not there before nothing else was."""
+    run_at = f.RUN_AT.get(table.name)
+    if run_at is None:
+        return [_merge(slot, schema, table)]
+    run = table.key[run_at].name
+    # Looked up in memory. Said so that the planner does not join them, for which it is left one way only.
+    before = f"SELECT id FROM {staged_touched(slot)} WHERE attempt = %(part)s AND kind = 'r'"  # noqa: S608
+    is_known = f"({run} IN ({before}) OR {run} = '{_NIL}') IS"
+    return [
+        _insert(slot, schema, table, f"{is_known} NOT TRUE"),
+        _merge(slot, schema, table, f"{is_known} TRUE"),
+    ]
+
+
+def _insert(slot: str, schema: str, table: FactTable, where: str) -> str:
+    values = _inserted(table, schema)
+    return f"""
+        INSERT INTO {schema}.{table.name} ({", ".join(values)})
+        SELECT {", ".join(values.values())} FROM ({_said(slot, table, where)}) AS said
+    """  # noqa: S608
+
+
+def _inserted(table: FactTable, schema: str) -> dict[str, str]:
+    """What a row that is new has in each column, of what is `said`."""
+    values = {name: f"said.{name}" for name in _names(table.columns)}
+    derived = _DERIVED.get(table.name, {})
+    return values | {name: derive("said", values, schema) for name, derive in derived.items()}
+
+
+def _merge(slot: str, schema: str, table: FactTable, where: str = "true") -> str:
     """One index probe for each row that was staged; what is new is inserted, what differs updated."""
     rules = [_rule(group) for group in table.groups]
     sets = {name: value for rule in rules for name, value in rule.sets.items()}
-    inserted = {name: f"said.{name}" for name in _names(table.columns)}
+    inserted = _inserted(table, schema)
     for name, derive in _DERIVED.get(table.name, {}).items():
-        inserted[name] = derive("said", inserted, schema)
         sets[name] = derive("standing", sets, schema)
     on = " AND ".join(f"standing.{name} = said.{name}" for name in table.sorted_by)
     differs = " OR ".join(rule.differs for rule in rules if rule.sets)
     update = f"WHEN MATCHED AND ({differs}) THEN UPDATE SET {_assignments(sets)} " if differs else ""
     return f"""
         MERGE INTO {schema}.{table.name} AS standing
-        USING ({_said(slot, table)}) AS said ON {on}
+        USING ({_said(slot, table, where)}) AS said ON {on}
         {update}
         WHEN NOT MATCHED THEN INSERT ({", ".join(inserted)}) VALUES ({", ".join(inserted.values())})
     """  # noqa: S608
