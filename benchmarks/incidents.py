@@ -1,9 +1,10 @@
 """What it costs to ask for incidents, their causes and their victims, as history grows.
 
 Warehouses of 100 jobs in 10 layers, every job once an hour, every table tested by the run that writes it; of 200 runs
-one begins a streak of three failed tests, and a third of the streaks' jobs had changed their code. The large history
-has more of them, and longer. Filled straight into the tables, and incidents derived as a replay does it. One
-connection; each question is asked many times, of another incident each time. A list is a page of ten, of which the
+one begins a streak of three failed tests, and a third of the streaks' jobs had changed their code. A million runs are a
+hundred such warehouses, where ten thousand are one; ten million are more of them, and longer: three weeks, so that what
+is usual is judged by as many runs as ever. Filled straight into the tables, and incidents derived as a replay does it.
+One connection; each question is asked many times, of another incident each time. A list is a page of ten, of which the
 small history has as many; the newest are a page of fifty.
 """
 
@@ -46,7 +47,7 @@ class Size(msgspec.Struct, frozen=True):
         return self.warehouses * LAYERS * WIDTH * self.runs
 
 
-SIZES = (Size(10, 10), Size(100, 100), Size(200, 500))
+SIZES = (Size(1, 100), Size(100, 100), Size(200, 500))
 
 
 def namespace(warehouse: int) -> str:

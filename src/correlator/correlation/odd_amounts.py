@@ -16,13 +16,13 @@ def find_amounts(case: Case, one: Findings) -> None:
     moment = one.run.last_moment
     for version in case.bad.written[one.run.id]:
         for word, amount, before in (
-            ("rows", version.row_count, past.rows_before(version.dataset, moment, well)),
-            ("bytes", version.byte_size, past.bytes_before(version.dataset, moment, well)),
+            ("rows", version.row_count, past.rows_before),
+            ("bytes", version.byte_size, past.bytes_before),
         ):
             if amount is None:
                 continue
             one.said["amount"].add(version.dataset)
-            found = odd(version.at, float(amount), before)
+            found = odd(version.at, float(amount), before(version.dataset, moment, well))
             if found is not None and version.dataset not in one.volumes:
                 one.volumes[version.dataset] = (word, found)
     if one.run.ended_at is not None:

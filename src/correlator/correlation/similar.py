@@ -18,7 +18,7 @@ _MOST: Final = 10
 _EXPLAINED: Final = 3
 """Of so many the evidence is looked at: each is a walk of its own,"""
 _NEAR: Final = Limits(depth=4, runs=40)
-"""and a short one."""
+"""and a short one, no longer than it takes."""
 
 
 class SimilarTold(msgspec.Struct, frozen=True):
@@ -64,10 +64,10 @@ def _with_evidence(
     history: History, found: Sequence[SimilarTold], explanation: Explanation | None
 ) -> list[SimilarTold]:
     """Which of the most alike have a first candidate that the same kind of evidence speaks for."""
-    kinds = _kinds(explanation)
+    kinds, limits = _kinds(explanation), _as_far(explanation)
     asked = [one.id for one in found[:_EXPLAINED]] if kinds else []
     incidents = incidents_of(history, asked)
-    alike = {id_ for id_ in asked if kinds & _kinds(explained(history, incidents[id_], _NEAR, further=0))}
+    alike = {id_ for id_ in asked if kinds & _kinds(explained(history, incidents[id_], limits, further=0))}
     told = [
         msgspec.structs.replace(one, likeness=[*one.likeness, "same evidence"]) if one.id in alike else one
         for one in found
@@ -79,6 +79,12 @@ def _kinds(explanation: Explanation | None) -> frozenset[str]:
     """Of what speaks for the first candidate. That it took long says little."""
     best = explanation.candidates[0] if explanation and explanation.candidates else None
     return frozenset() if best is None else frozenset(one.kind for one in best.evidence) - {"duration"}
+
+
+def _as_far(explanation: Explanation | None) -> Limits:
+    """One step farther than the first candidate is: what went into it tells whether it was only passed on."""
+    best = explanation.candidates[0] if explanation and explanation.candidates else None
+    return _NEAR if best is None else msgspec.structs.replace(_NEAR, depth=min(_NEAR.depth, best.distance + 1))
 
 
 def _reasons(history: History, incidents: Sequence[UUID]) -> dict[UUID, tuple[str, str | None]]:

@@ -129,16 +129,17 @@ def _as_of_hour(one: Sample, before: Sequence[Sample], logs: list[float]) -> lis
     days = (before[0].at - before[-1].at) / _DAY + 1
     if len(logs) < 2 * days:
         return logs
-    by_hour: dict[int, list[float]] = {}
-    for sample, log in zip(before, logs, strict=True):
-        by_hour.setdefault(sample.at.hour, []).append(log)
-    of_this = by_hour.get(one.at.hour, [])
+    hours = [sample.at.hour for sample in before]
+    by_hour: list[list[float]] = [[] for _ in range(24)]
+    for hour, log in zip(hours, logs, strict=True):
+        by_hour[hour].append(log)
+    of_this = by_hour[one.at.hour]
     if len(of_this) < _OF_AN_HOUR:
         return logs
     usual = median(of_this)
     # Of an hour that was rarely seen nothing is known but the amount itself.
-    shift = {hour: usual - median(of_hour) if len(of_hour) >= _OF_AN_HOUR else 0.0 for hour, of_hour in by_hour.items()}
-    return [log + shift[sample.at.hour] for sample, log in zip(before, logs, strict=True)]
+    shift = [usual - median(of_hour) if len(of_hour) >= _OF_AN_HOUR else 0.0 for of_hour in by_hour]
+    return [log + shift[hour] for hour, log in zip(hours, logs, strict=True)]
 
 
 def _alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> Iterator[list[float]]:

@@ -22,6 +22,10 @@ class Limits(msgspec.Struct, frozen=True):
     runs: int = 500
 
 
+_SHORT: Final = 2
+"""To foresee so few layers would fetch more than they have."""
+
+
 class Step(msgspec.Struct, frozen=True):
     """That a run read a version, or a dataset that nobody is known to have written."""
 
@@ -80,7 +84,8 @@ def walk(
             for version in (start, *beside.get(start.key, ())):
                 _arrive(trace, layer, version, 0)
         frontier.append(layer)
-    history.foresee_upstream({run for layer in frontier for run in layer}, limits.runs * len(traces))
+    if limits.depth > _SHORT:
+        history.foresee_upstream({run for layer in frontier for run in layer}, limits.runs * len(traces))
     distance = 0
     while any(frontier) and distance < limits.depth:
         distance += 1
