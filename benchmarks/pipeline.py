@@ -112,8 +112,8 @@ def written_whole(directory: Path) -> Iterator[stages.TakeWhole]:
 
         def take(facts: Facts) -> None:
             whole = Facts()
-            for table, key, row in facts.without_runs(stages.whole_runs(facts)):
-                whole.made(table)[key] = row
+            for table, rows in facts.without_runs(stages.whole_runs(facts)):
+                whole.add(table, rows)
             for batch in stages.in_arrow(stages.bundled(whole)):
                 file.write_batch(batch)
 

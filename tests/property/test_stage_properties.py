@@ -153,8 +153,8 @@ def test_so_it_does_when_whole_runs_do_not_go_through_the_shuffle(
 
     def take_whole(facts: Facts) -> None:
         whole = whole_runs(facts)
-        for table, key, row in facts.without_runs(whole):
-            staged.add(table, [(key, row)])
+        for table, rows in facts.without_runs(whole):
+            staged.add(table, rows)
         assert not whole & {run for (run,) in facts.rows(f.JOB_RUNS)}
 
     found = [met(_neighbours(parcels)) for parcels in shuffled(arrived.tasks, partitions, take_whole)]

@@ -206,9 +206,8 @@ class StagedRuns:
                 self._connection = self._connected.enter_context(connection_to(self._staging.url))
             number = self._staging.attempt.part(_task(), self._parts)
             self._part = self._open.enter_context(part(self._connection, self._staging.attempt, number))
-        add = self._part.add
-        for table, key, row in facts.without_runs(whole):
-            add(table, key, row)
+        for table, rows in facts.without_runs(whole):
+            self._part.add(table, rows)
         self._in_part |= whole
         if len(self._in_part) >= _PART_RUNS:
             self._open.close()

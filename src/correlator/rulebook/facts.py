@@ -333,12 +333,19 @@ class Facts:
             apart._rows[table.name], self._rows[table.name] = self._rows[table.name], {}
         return apart
 
-    def without_runs(self, runs: frozenset[bytes] | set[bytes]) -> Iterator[tuple[Table, Key, Row]]:
-        """All that is said of some runs, which these facts have no more."""
+    def without_runs(self, runs: frozenset[bytes] | set[bytes]) -> Iterator[tuple[Table, list[tuple[Key, Row]]]]:
+        """All that is said of some runs, table by table, which these facts have no more."""
         for table, place in RUN_AT.items():
-            rows = self._rows[table]
-            for key in [key for key in rows if key[place] in runs]:
-                yield BY_NAME[table], key, rows.pop(key)
+            taken: list[tuple[Key, Row]] = []
+            left: dict[Key, Row] = {}
+            for item in self._rows[table].items():
+                if item[0][place] in runs:
+                    taken.append(item)
+                else:
+                    left[item[0]] = item[1]
+            if taken:
+                self._rows[table] = left
+                yield BY_NAME[table], taken
 
     def add(self, table: Table, rows: Iterable[tuple[Key, Row]]) -> None:
         """Add rows that nobody else uses: they may become rows of these facts."""

@@ -367,7 +367,7 @@ class EmbeddedPostgres:
                 "--locale=C",
                 "--data-checksums",
                 "--no-instructions",
-                *(f"--set={name}={value}" for name, value in _settings().items()),
+                *(f"--set={name}={value}" for name, value in _settings(new).items()),
             ]
         )
         if done.returncode != 0:
@@ -552,9 +552,9 @@ class EmbeddedPostgres:
                     pause, complaint = _FIRST_PAUSE_S, ""
 
 
-def _settings() -> dict[str, str]:
+def _settings(directory: Path) -> dict[str, str]:
     """For steady writing on a small machine. They go into `postgresql.conf` once and are its owner's to change."""
-    memory = _memory() // _MEGABYTE
+    memory, room = _memory() // _MEGABYTE, shutil.disk_usage(directory).free // _MEGABYTE
     return {
         "max_connections": "100",
         # Python and Spark want memory on the same machine. But a page of an index that has no room here is written
@@ -565,7 +565,7 @@ def _settings() -> dict[str, str]:
         "work_mem": "16MB",
         # Few checkpoints: after each of them the first change of a page writes the whole page to the log.
         "checkpoint_timeout": "15min",
-        "max_wal_size": "4GB",
+        "max_wal_size": f"{max(1024, min(room // 8, 8192))}MB",
         "min_wal_size": "512MB",
         # The wheel is built without lz4, and pglz costs more time than the bytes are worth.
         "wal_compression": "off",

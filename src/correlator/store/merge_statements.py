@@ -58,11 +58,14 @@ def _merge_table(slot: str, schema: str, table: FactTable) -> list[str]:
     run = table.key[run_at].name
     # Looked up in memory. Said so that the planner does not join them, for which it is left one way only.
     before = f"SELECT id FROM {staged_touched(slot)} WHERE attempt = %(part)s AND kind = 'r'"  # noqa: S608
-    is_known = f"({run} IN ({before}) OR {run} = '{_NIL}') IS"
-    return [
-        _insert(slot, schema, table, f"{is_known} NOT TRUE"),
-        _merge(slot, schema, table, f"{is_known} TRUE"),
-    ]
+    was_there = f"{run} IN ({before})"
+    if table is BY_NAME[f.FACET_HISTORY.name]:
+        # A JobEvent or DatasetEvent may say it as well.
+        was_there = f"({was_there} OR {run} = '{_NIL}')"
+        merged = _merge(slot, schema, table, f"{was_there} IS TRUE")
+    else:
+        merged = _merge(slot, schema, table, f"{was_there} IS TRUE AND EXISTS ({before})")
+    return [_insert(slot, schema, table, f"{was_there} IS NOT TRUE"), merged]
 
 
 def _insert(slot: str, schema: str, table: FactTable, where: str) -> str:

@@ -7,7 +7,7 @@ read past, until the tables are swept.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache, partial
 from hashlib import sha256
@@ -37,6 +37,8 @@ MOST_HELD_BYTES: Final = 4 * 2**20
 """A task holds so much before it copies."""
 SWEPT_FROM_BYTES: Final = 2 * 2**20
 """A table is emptied when it has grown to this: for a few rows that costs more than to read past them."""
+_AT_ONCE: Final = 1_000
+"""Rows are made records in such numbers: in between it is seen how much is held."""
 PATIENCE_MS: Final = 2_000
 """How long a sweep waits for a task that was given up and still copies."""
 
@@ -103,7 +105,7 @@ def stage(
     """Copy rows into staging as a part of it, and say how many."""
     with part(connection, attempt, attempt.part() if number is None else number, most_bytes) as staged:
         for table, key, row in rows:
-            staged.add(table, key, row)
+            staged.add(table, [(key, row)])
     return staged.rows
 
 
@@ -175,23 +177,30 @@ class Part:
         self._job_of: dict[bytes, bytes] = {}
         self._uses: set[tuple[bytes, bytes, str]] = set()
 
-    def add(self, table: Table, key: Key, row: Row) -> None:
-        self.rows += 1
-        if table is f.COLUMN_EDGES:
-            self._add_column_edge(key)
-        else:
-            name = table.name
-            record = self._encoders[name](key, row)
-            self._records[name].append(record)
-            self._size += len(record)
-            if table is f.LINEAGE_EDGES:
+    def add(self, table: Table, rows: Sequence[tuple[Key, Row]]) -> None:
+        for start in range(0, len(rows), _AT_ONCE):
+            some = rows[start : start + _AT_ONCE]
+            self.rows += len(some)
+            if table is f.COLUMN_EDGES:
+                for key, _ in some:
+                    self._add_column_edge(key)
+            else:
+                self._add_records(table, some)
+            if self._size > self._most_bytes:
+                self.copy()
+
+    def _add_records(self, table: Table, rows: Sequence[tuple[Key, Row]]) -> None:
+        encode = self._encoders[table.name]
+        records = [encode(key, row) for key, row in rows]
+        self._records[table.name] += records
+        self._size += sum(map(len, records))
+        if table is f.LINEAGE_EDGES:
+            for (run, dataset, role), _ in rows:
                 # Of a run that is not there the merge will say so.
-                if (job := self._job_of.get(key[0])) is not None:
-                    self._uses.add((key[1], job, key[2]))
-            elif table is f.JOB_RUNS:
-                self._job_of[key[0]] = row["identity"][1]
-        if self._size > self._most_bytes:
-            self.copy()
+                if (job := self._job_of.get(run)) is not None:
+                    self._uses.add((dataset, job, role))
+        elif table is f.JOB_RUNS:
+            self._job_of.update((key[0], row["identity"][1]) for key, row in rows)
 
     def _add_column_edge(self, key: Key) -> None:
         run, mapping = key[0], key[1:]
