@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
+from correlator.correlation.candidates import Candidate
 from correlator.correlation.causes import Explanation
 from correlator.correlation.history import History
 from correlator.correlation.incidents import Incident, explained, incidents_of
@@ -33,7 +34,8 @@ class SimilarTold(msgspec.Struct, frozen=True):
 
 
 def similar(history: History, one: Incident, explanation: Explanation | None) -> list[SimilarTold]:
-    cause = explanation.candidates[0].job_id if explanation and explanation.candidates else None
+    first = _first(explanation)
+    cause = None if first is None else first.job_id
     own = [] if one.dataset_id is None else list(history.classes([one.dataset_id]).values())
     names = [name for names in history.members(own).values() for name in names]
     rows = history.rows(_SIMILAR, one.subject_id, one.subject_id, names, cause, cause, one.id)
@@ -75,16 +77,20 @@ def _with_evidence(
     return sorted(told, key=_rank)
 
 
+def _first(explanation: Explanation | None) -> Candidate | None:
+    return explanation.candidates[0] if explanation and explanation.candidates else None
+
+
 def _kinds(explanation: Explanation | None) -> frozenset[str]:
     """Of what speaks for the first candidate. That it took long says little."""
-    best = explanation.candidates[0] if explanation and explanation.candidates else None
-    return frozenset() if best is None else frozenset(one.kind for one in best.evidence) - {"duration"}
+    first = _first(explanation)
+    return frozenset() if first is None else frozenset(one.kind for one in first.evidence) - {"duration"}
 
 
 def _as_far(explanation: Explanation | None) -> Limits:
     """One step farther than the first candidate is: what went into it tells whether it was only passed on."""
-    best = explanation.candidates[0] if explanation and explanation.candidates else None
-    return _NEAR if best is None else msgspec.structs.replace(_NEAR, depth=min(_NEAR.depth, best.distance + 1))
+    first = _first(explanation)
+    return _NEAR if first is None else msgspec.structs.replace(_NEAR, depth=min(_NEAR.depth, first.distance + 1))
 
 
 def _reasons(history: History, incidents: Sequence[UUID]) -> dict[UUID, tuple[str, str | None]]:
