@@ -27,6 +27,7 @@ def test_a_batch_run_reads_what_there_is_and_a_second_one_nothing(database: Data
     assert "41 events read" in first.stderr
     assert "40 applied, 0 duplicate, 1 rejected" in first.stderr
     assert "0 events read" in second.stderr
+    assert "Traceback" not in first.stderr + second.stderr
     check_facts(database, events)
     check_log_ledger(database, 30)
 
