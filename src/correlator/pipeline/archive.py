@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 
 from correlator.pipeline import arrivals
-from correlator.pipeline.hadoop import literally
+from correlator.pipeline.hadoop import delete, literally
 from correlator.pipeline.sources import Judge, Source
 from correlator.pipeline.sources.log import LOG
 from correlator.pipeline.stages import Batches
@@ -100,8 +100,7 @@ class Archive:
         for directory in self.directories(spark, source):
             if directory not in known and directory.rpartition("/")[2].startswith(AGAIN) == again:
                 _log.info("removed %s from the archive: the batch was not finished", directory)
-                path = _jvm(spark).org.apache.hadoop.fs.Path(f"{self.directory}/{directory}")
-                path.getFileSystem(_hadoop(spark)).delete(path, True)
+                delete(spark, f"{self.directory}/{directory}")
 
     def directories(self, spark: SparkSession, source: str) -> Iterator[str]:
         """All that are there, whole or not."""
@@ -142,6 +141,8 @@ class ArchiveSink:
         writer.option("maxRecordsPerFile", _FILE_ROWS).option("compression", "zstd").parquet(target)
         told = read.get
         if not told["read"]:
+            # Over what there is, Spark gives a batch even where there is nothing.
+            delete(arrived.sparkSession, target)
             return
         is_log = self._source.name == LOG
         batch = ArchiveBatch(

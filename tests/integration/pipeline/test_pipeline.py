@@ -95,6 +95,26 @@ def test_the_log_is_read_once_and_archived_once(run: Run, database: Database, tm
     check_log_archive(database, tmp_path / "archive", events)
 
 
+def test_a_run_that_ended_well_leaves_nothing_to_be_removed_from_the_archive(
+    run: Run, database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = LogSource(database.url)
+    more = FilesSource([str(tmp_path / "more.jsonl")], judge)
+    append(database, warehouse(1))
+    write_lines(tmp_path / "more.jsonl", [b"broken"])
+
+    with caplog.at_level("INFO", "correlator.pipeline.archive"):
+        for _ in range(3):
+            run(log, more)
+
+    assert caplog.messages == []
+    with database.connect("test") as connection:
+        known = [directory for (directory,) in connection.execute("SELECT directory FROM kept.archive_batches")]
+    there = [str(path.relative_to(tmp_path / "archive")) for path in (tmp_path / "archive").glob("*/*")]
+    assert sorted(there) == sorted(known)
+    assert len(known) == 2
+
+
 def test_a_batch_that_spark_repeats_changes_nothing(run: Run, database: Database, tmp_path: Path) -> None:
     events = warehouse(30)
     append(database, events)
