@@ -322,6 +322,42 @@ def test_incidents_that_were_like_it_say_so_by_their_evidence(connection: Connec
     assert {one.took_s for one in similar} == {86400.0}
 
 
+def test_the_evidence_of_incidents_that_were_like_it_may_lie_two_steps_up(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(20):
+        rows = 90 if day in (9, 19) else 9000 + 11 * day
+        weeks.run("load", day, 1, reads=["lake"], writes=["raw"], rows=rows)
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"])
+        weeks.run("mart", day, 3, reads=["staged"], writes=["mart"], job_facets=version("b" if day == 14 else "a"))
+        weeks.check("mart", day, 4, good=day not in (9, 14, 19), test="in_range", column="price")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert detail.candidates[0].distance == 2
+    assert [(one.opened_at.day, "same evidence" in one.likeness) for one in detail.similar] == [(13, True), (18, False)]
+
+
+def test_what_was_only_passed_on_in_an_incident_before_is_no_evidence_that_it_was_like_it(
+    connection: Connection,
+) -> None:
+    """What went into the run that shows it is one step farther than the cause of this one."""
+    weeks = Weeks()
+    for day in range(20):
+        nulls = metrics(rows=1000, nulls={"mail": 600 if day in (9, 19) else 4})
+        weeks.run("export", day, 0.5, writes=["lake"], columns=["id"] if day == 9 else ["id", "mail"])
+        weeks.run("load", day, 1, reads=["lake"], writes=[{"namespace": DB, "name": "raw", "facets": nulls}])
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"])
+        weeks.run("mart", day, 3, reads=["staged"], writes=["mart"])
+        weeks.check("mart", day, 4, good=day not in (9, 19), test="not_null", column="mail")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert detail.candidates[0].distance == 2
+    assert [(one.opened_at.day, "same evidence" in one.likeness) for one in detail.similar] == [(13, False)]
+
+
 def test_an_answer_says_when_it_did_not_look_at_all_there_is(connection: Connection) -> None:
     weeks = Weeks()
     for place in range(4):
