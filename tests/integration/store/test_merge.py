@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from correlator.store.fact_rows import read_facts
 from correlator.store.merge import SETTINGS, Span, StagingLostError, lock_merges, merge, merge_beside
 from correlator.store.merge_statements import statements
 from correlator.store.migrations import known_migrations, migrate
-from correlator.store.staging import begin, prepare, stage, sweep
+from correlator.store.staging import Attempt, begin, prepare, stage, sweep
 from tests import corpus
 from tests.integration.store.merging import (
     SOURCE,
@@ -58,17 +59,17 @@ def connection(database: Database) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def many_kinds() -> list[Event]:
+def many_kinds(run: str = RUN, other: str = OTHER_RUN) -> list[Event]:
     """Events that leave rows in every table."""
     lineage = facet(fields={"id": {"inputFields": [{"namespace": DB, "name": "raw", "field": "id"}]}})
     return [
-        run_event("START", 0, inputs=[dataset("raw")], run_facets=parent(OTHER_RUN)),
-        run_event("RUNNING", 1, outputs=[dataset("orders", facets={"columnLineage": lineage})]),
-        run_event("COMPLETE", 2, job_facets={"sql": facet(query="select 1")}),
+        run_event("START", 0, run=run, inputs=[dataset("raw")], run_facets=parent(other)),
+        run_event("RUNNING", 1, run=run, outputs=[dataset("orders", facets={"columnLineage": lineage})]),
+        run_event("COMPLETE", 2, run=run, job_facets={"sql": facet(query="select 1")}),
         run_event(
             "COMPLETE",
             3,
-            run=OTHER_RUN,
+            run=other,
             job="test.orders",
             inputs=[dataset("orders", inputFacets=assertions({"assertion": "unique", "success": False}))],
         ),
@@ -228,13 +229,15 @@ def test_nothing_that_a_merge_asks_for_is_looked_for_in_all_of_a_table(connectio
     assert begins_nowhere == []
 
 
-def plans(connection: psycopg.Connection) -> Iterator[dict[str, Any]]:
-    """Of every statement of a merge into empty tables."""
-    attempt = begin(connection, SOURCE)
+def plans(
+    connection: psycopg.Connection, attempt: Attempt | None = None, more: str = "VERBOSE"
+) -> Iterator[dict[str, Any]]:
+    """Of every statement of a merge; if nothing is said, of nothing into empty tables."""
+    attempt = attempt or begin(connection, SOURCE)
     with connection.transaction():
         connection.execute(SETTINGS)
         for statement in statements(attempt.slot, "facts"):
-            explain = b"EXPLAIN (VERBOSE, FORMAT json) " + statement
+            explain = f"EXPLAIN ({more}, FORMAT json) ".encode() + statement
             (((plan,),),) = connection.execute(explain, {"part": attempt.number}).fetchall()
             yield plan["Plan"]
 
@@ -247,6 +250,68 @@ def scans(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if part["Node Type"] == "Bitmap Index Scan" and plan.get("Schema") == "facts":
             yield part
         yield from scans(part)
+
+
+def test_what_is_said_of_new_runs_is_inserted_and_only_what_is_said_of_others_is_merged(
+    connection: psycopg.Connection,
+) -> None:
+    """If all were merged, the rows would be the same, and nobody would see what it costs."""
+    known, new = many_kinds(), many_kinds("third", "fourth")
+    before: list[Event] = []
+
+    for events in (known, known, [*known, *new]):
+        facts = fold(events)
+        # A JobEvent or DatasetEvent speaks of no run.
+        runs = {run for (run,) in fold(before).rows(f.JOB_RUNS)} | {b""}
+
+        assert rows_taken(connection, facts) == {
+            table: (sum(run not in runs for run in said), sum(run in runs for run in said))
+            for table, said in runs_told_of(facts).items()
+        }
+        before += events
+
+
+def runs_told_of(facts: Facts) -> dict[str, list[bytes]]:
+    """By table the run of each row. Their column edges, a list for each run, have a merge of their own."""
+    return {
+        table: [key[place] for key in facts.rows(f.BY_NAME[table])]
+        for table, place in f.RUN_AT.items()
+        if table != f.COLUMN_EDGES.name
+    }
+
+
+def rows_taken(connection: psycopg.Connection, facts: Facts) -> dict[str, tuple[int, int]]:
+    """By table how many rows its INSERTs and its MERGE have looked at, whether they wrote them or not."""
+    taken: Counter[tuple[str, str]] = Counter()
+    attempt = begin(connection, SOURCE)
+    stage(connection, attempt, facts)
+    for plan in plans(connection, attempt, "ANALYZE"):
+        if plan["Node Type"] == "ModifyTable":
+            taken[plan["Operation"], plan["Relation Name"]] += round(plan["Plans"][0]["Actual Rows"])
+    return {table: (taken["Insert", table], taken["Merge", table]) for table in runs_told_of(facts)}
+
+
+def test_a_part_of_new_and_of_known_runs_ends_in_the_rows_of_the_fold(connection: psycopg.Connection) -> None:
+    first = many_kinds()
+    mixed = [
+        *many_kinds("third", "fourth"),
+        run_event("START", 0, run_facets=parent("third")),
+        run_event("RUNNING", 1.5, outputs=[dataset("orders"), dataset("returns")]),
+        run_event("FAIL", 1.7, run_facets={"errorMessage": facet(message="no", programmingLanguage="SQL")}),
+        run_event(
+            "COMPLETE",
+            4,
+            run=OTHER_RUN,
+            job="test.orders",
+            inputs=[dataset("orders", inputFacets=assertions({"assertion": "unique", "success": True}))],
+        ),
+    ]
+
+    stored(connection, first)
+    stored(connection, mixed)
+
+    assert differences(fold([*first, *mixed]), read_facts(connection)) == []
+    check_what_is_derived(connection, fold([*first, *mixed]))
 
 
 def test_the_first_end_decides_even_when_it_comes_last(connection: psycopg.Connection) -> None:
