@@ -13,6 +13,7 @@ from benchmarks import readme
 from benchmarks.__main__ import main
 from benchmarks.figures import FILE, Aim, Figure, at_least, at_most, figure, figures_in
 from benchmarks.machine import Machine, this_machine
+from benchmarks.pipeline import measure
 from benchmarks.report import Conditions, headlines, page, rounded, without_places
 from benchmarks.suite import ROOT, SUITE, Benchmark, Outcome, run
 
@@ -363,3 +364,8 @@ def test_the_module_itself_runs_from_the_root() -> None:
     )
 
     assert "--only" in asked.stdout
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the system does not tell shares of memory")
+def test_the_memory_of_work_that_is_over_at_once_is_looked_at_all_the_same() -> None:
+    assert measure(lambda: None).peak_mb > 1
