@@ -72,6 +72,14 @@ class Candidates:
         return list(found.values())
 
 
+def each_once(ranked: Iterable[Candidate]) -> list[Candidate]:
+    """Of candidates that have turned out to be one run the first."""
+    found: dict[object, Candidate] = {}
+    for candidate in ranked:
+        found.setdefault(id(candidate) if candidate.run is None else candidate.run.id, candidate)
+    return list(found.values())
+
+
 def _rank(candidate: Candidate) -> tuple[float, int, str, str, str]:
     run = "" if candidate.run is None else str(candidate.run.id)
     return -candidate.score, candidate.distance, candidate.namespace, candidate.name, run

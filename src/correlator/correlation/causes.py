@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from correlator.correlation.candidates import PER_STEP, VISIBLE, Candidate, Candidates
+from correlator.correlation.candidates import PER_STEP, VISIBLE, Candidate, Candidates, each_once
 from correlator.correlation.case import Case, Failure, attempt, open_case
 from correlator.correlation.earlier import Earlier, earlier
 from correlator.correlation.examination import examine
@@ -77,7 +77,7 @@ def explain(
     ranked = candidates.ranked()
     for candidate in ranked[:_TOLD]:
         move_to_onset(case, None if candidate.run is None else findings.get(candidate.run.id), candidate)
-    return Explanation(case.bad.start, ranked[:_MOST], case.bad, case.good, case.runs)
+    return Explanation(case.bad.start, each_once(ranked)[:_MOST], case.bad, case.good, case.runs)
 
 
 class _Asking:

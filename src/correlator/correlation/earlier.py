@@ -5,6 +5,7 @@ also have been odd for a while before a test could notice: then what is odd bega
 """
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from correlator.correlation.usual import Oddity, oddity
 
 _BACK: Final = 72
 """Runs that the beginning of a series of odd ones is looked for in."""
+_DAY: Final = timedelta(days=1)
 _UNNOTICED: Final = 0.85
 """What is left where the test passed in spite of it."""
 
@@ -47,7 +49,7 @@ def earlier(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn) 
         for dataset, (run, odd, where) in odd_ones.items():
             if passed_on.volume(found.run.id, odd) is not None:
                 continue
-            first, first_odd, well = _began(past, dataset, run, odd)
+            first, first_odd, well = began(past, dataset, run, odd)
             is_unnoticed = first.ended_at <= found.baseline.ended_at
             if well is not None and (where == "between" or is_unnoticed):
                 candidate = _candidate(case, found, dataset, first, first_odd)
@@ -57,8 +59,11 @@ def earlier(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn) 
                 yield Earlier(candidate, first.id, well.id, dataset)
 
 
-def _began(past: JobPast, dataset: UUID, run: PastRun, odd: Oddity) -> tuple[PastRun, Oddity, PastRun | None]:
-    """The first of the odd runs that this one is the last of, and the last one before that was not odd."""
+def began(past: JobPast, dataset: UUID, run: PastRun, odd: Oddity) -> tuple[PastRun, Oddity, PastRun | None]:
+    """The first of the odd runs that this one is the last of, and the last one before that was not odd.
+
+    What is usual is told by runs of the day before or older: after some hours an odd series is like itself.
+    """
     former = [
         (one, rows)
         for one, rows, _ in past.written.get(dataset, ())
@@ -66,7 +71,8 @@ def _began(past: JobPast, dataset: UUID, run: PastRun, odd: Oddity) -> tuple[Pas
     ]
     former.sort(key=lambda each: (each[0].ended_at, each[0].id), reverse=True)
     for one, rows in former[:_BACK]:
-        theirs = oddity(one.ended_at, float(rows), past.rows_before(dataset, one.ended_at))
+        usual = past.rows_before(dataset, one.ended_at, one.ended_at - _DAY)
+        theirs = oddity(one.ended_at, float(rows), usual)
         if theirs is None or not theirs.strength or theirs.score * odd.score < 0:
             return run, odd, one
         run, odd = one, theirs

@@ -20,6 +20,8 @@ from correlator.correlation.usual import Oddity
 
 _EXPLAINED: Final = 0.12
 """What is left of an effect that the inputs account for."""
+_CONTRARY: Final = 0.35
+"""What is left of an amount that went up where the tested one went down, or down where it went up."""
 EXTREME: Final = 1.2
 """Less than a third, or more than three times."""
 _MUCH: Final = 8.0
@@ -52,7 +54,8 @@ class Signs(msgspec.Struct):
 
 def judged(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn, least: float) -> Iterator[Candidate]:
     """All runs as candidates. `least` is the effect of what did not come, if anything."""
-    effects = {run: _effects(case, found, passed_on) for run, found in findings.items() if found.is_new}
+    tested = _tested_amount(case, findings)
+    effects = {run: _effects(case, found, passed_on, tested) for run, found in findings.items() if found.is_new}
     strongest = {run: max(signs.strengths(case), default=0.0) for run, signs in effects.items()}
     shared = Counter(
         (change.facet, change.path, change.after) for found in findings.values() for change in found.settings
@@ -202,11 +205,19 @@ def _slow(found: Findings) -> Iterator[Evidence]:
 # Effects
 
 
-def _effects(case: Case, found: Findings, passed_on: PassedOn) -> Signs:
+def _tested_amount(case: Case, findings: Mapping[UUID, Findings]) -> Oddity | None:
+    """What is odd about how much there is of what was tested, if that is what the test asks."""
+    start = case.bad.start
+    found = None if start is None or case.failure.question.kind != "volume" else findings.get(start.run)
+    volume = None if start is None or found is None else found.volumes.get(start.dataset)
+    return None if volume is None else volume[1]
+
+
+def _effects(case: Case, found: Findings, passed_on: PassedOn, tested: Oddity | None) -> Signs:
     reach = _reach_of(case, found.run.id)
     signs = Signs()
     for dataset, (word, odd) in found.volumes.items():
-        signs.add(_volume(case, dataset, word, odd, passed_on.volume(found.run.id, odd)))
+        signs.add(_volume(case, dataset, word, odd, passed_on.volume(found.run.id, odd), tested))
     for dataset in found.schemas:
         signs.add(_schema(case, found, dataset, passed_on, reach))
     for dataset, changes in found.metrics.items():
@@ -218,11 +229,18 @@ def _effects(case: Case, found: Findings, passed_on: PassedOn) -> Signs:
     return signs
 
 
-def _volume(case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | None) -> Signs:
+def _volume(case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | None, tested: Oddity | None) -> Signs:
     signs = Signs(evidence=[volume_evidence(case, dataset, word, odd, explained)])
-    signs.weights.append((direction(odd), odd.strength * (_EXPLAINED if explained else 0.85)))
+    is_contrary = tested is not None and tested.score * odd.score < 0
+    left = _EXPLAINED if explained else _CONTRARY if is_contrary else 0.85
+    signs.weights.append((direction(odd), odd.strength * left))
     if explained:
         signs.reasons.append("the amount was passed on, not caused here")
+        return signs
+    if is_contrary:
+        signs.reasons.append(
+            f"of what was tested there is {'less' if odd.score > 0 else 'more'}, and not {direction(odd)}"
+        )
         return signs
     signs.unexplained.add("amount")
     if abs(odd.log_ratio) > EXTREME:

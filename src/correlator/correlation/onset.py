@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from correlator.correlation.candidates import Candidate
 from correlator.correlation.case import Case
-from correlator.correlation.changes import CODE, code_changes, setting_changes
+from correlator.correlation.changes import CODE, code_changes, schema_change, setting_changes
+from correlator.correlation.earlier import began
 from correlator.correlation.findings import Findings
+from correlator.correlation.history import Version
 from correlator.correlation.odd_amounts import odd_between
 from correlator.correlation.past import PastRun, facets_at, run_facets
 
@@ -32,14 +34,33 @@ def _first(case: Case, found: Findings, baseline: PastRun, between: Sequence[Pas
     first: PastRun | None = None
     past = case.pasts[found.run.job_id]
     for version in case.bad.written[found.run.id] if found.volumes else ():
-        first = next((run for run, _ in odd_between(past, version, baseline, found.run)), None)
+        odd = next(odd_between(past, version, baseline, found.run), None)
+        if odd is not None and first is None:
+            # It may have begun before the last good result, which had not noticed yet.
+            start, _, well = began(past, version.dataset, *odd)
+            first = odd[0] if well is None else start
     if first is None and found.repeated is not None:
         first = found.repeated.run
+    if first is None and found.schemas:
+        first = _first_with_schema(case, found, between)
     if first is None and any(not change.whose for change in found.code):
         first = _first_with_code(case, found, between)
     if first is None and any(not change.whose for change in found.settings):
         first = _first_with_setting(case, found, between)
     return first
+
+
+def _first_with_schema(case: Case, found: Findings, between: Sequence[PastRun]) -> PastRun | None:
+    changed = [version for version in case.bad.written[found.run.id] if version.dataset in found.schemas]
+    moments = [past.ended_at for past in between]
+    asked = [(version.written_as, moment) for version in changed for moment in (*moments, version.at)]
+    schemas = facets_at(case.history, "dataset", asked, ["schema"])
+
+    def has_changed(version: Version, past: PastRun) -> bool:
+        then, now = schemas[version.written_as, past.ended_at], schemas[version.written_as, version.at]
+        return "schema" in then and not schema_change(then["schema"], now.get("schema"))
+
+    return next((past for past in between if any(has_changed(version, past) for version in changed)), None)
 
 
 def _first_with_code(case: Case, found: Findings, between: Sequence[PastRun]) -> PastRun | None:

@@ -1,6 +1,6 @@
 """What was passed on, not caused: which input of a run accounts for what is odd about it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -17,6 +17,15 @@ _MUCH: Final = 0.9
 """An amount that is as odd as that makes averages and shares of nulls others too."""
 _SHARE: Final = 0.4
 """What goes in explains what comes out when it changed by at least so much of it, on the scale of logarithms."""
+
+
+def _share_a_column(above: Iterable[str], below: Iterable[str]) -> bool:
+    """Whether a column is among both: by its name, or with the name of where it comes from in front of it."""
+    return any(
+        one == other or one.endswith((f"_{other}", f".{other}")) or other.endswith((f"_{one}", f".{one}"))
+        for one in above
+        for other in below
+    )
 
 
 class PassedOn(msgspec.Struct, frozen=True):
@@ -52,7 +61,7 @@ class PassedOn(msgspec.Struct, frozen=True):
         """The input of which the same columns had vanished, or others had come in their stead."""
         for version, above in self._inputs(run):
             theirs = above.schemas.get(version.dataset)
-            if theirs is not None and theirs.broken and (theirs.broken & change.broken or theirs.added):
+            if theirs is not None and theirs.broken and (theirs.added or _share_a_column(theirs.broken, change.broken)):
                 return self.case.name(version.dataset)
         return None
 

@@ -71,6 +71,19 @@ class JobPast(msgspec.Struct):
                 return run
         return None
 
+    def began_to_fail(self, failed: PastRun) -> PastRun:
+        """The first of the failures that this one is among, with nothing good in between; of its tries the last."""
+        series = [failed]
+        for run in self.runs:
+            if run.ended_at >= failed.ended_at:
+                continue
+            if run.state == "COMPLETE":
+                break
+            if run.state in ("FAIL", "ABORT"):
+                series.append(run)
+        first = series[-1]
+        return first if first.parent is None else next(run for run in series if run.parent == first.parent)
+
     def failed_between(self, since: datetime, until: datetime) -> list[PastRun]:
         """Runs that failed and were not tried again with success: under the same parent, or soon."""
         found = []

@@ -81,7 +81,7 @@ def find_undelivered(case: Case, findings: Mapping[UUID, Findings]) -> Undeliver
         trouble = _trouble_of(case, run.job_id, version.at, at) or _not_renewed(case, run.job_id, version, before, at)
         if trouble is None:
             continue
-        if _was_so(case, run.job_id, version, before):
+        if _was_so(case, run.job_id, version, before, at):
             found.blame(trouble, distance, _AS_BEFORE)
             continue
         found.stale.add(version.key)
@@ -127,12 +127,13 @@ def _not_renewed(case: Case, job: UUID, version: Version, before: datetime | Non
     return Trouble(job, past.failed_since(version.at, now), version.at, due)
 
 
-def _was_so(case: Case, job: UUID, version: Version, before: datetime | None) -> bool:
+def _was_so(case: Case, job: UUID, version: Version, before: datetime | None, now: datetime) -> bool:
     """Whether it was late already when all was well, and did no harm.
 
-    What grows older may be too old one day, but that is what a test of freshness finds.
+    What grows older may be too old one day, but that is what a test of freshness finds; and where twice as much is
+    missing as then, that it did no harm says little.
     """
-    if before is None or case.failure.question.kind == "freshness":
+    if before is None or case.failure.question.kind == "freshness" or now - version.at > 2 * (before - version.at):
         return False
     return _trouble_of(case, job, version.at, before) is not None
 
@@ -185,7 +186,7 @@ def _upstream(case: Case) -> dict[UUID, set[UUID]]:
 
 def blamed(case: Case, trouble: Trouble) -> Candidate:
     """What such a trouble amounts to."""
-    failed = None if trouble.failed is None else case.run(trouble.failed.id)
+    failed = None if trouble.failed is None else _first_failure(case, trouble.job, trouble.failed)
     late = _late(case, trouble) if failed is None else None
     run = failed or late
     of_job = run or next(run for run in case.runs.values() if run.job_id == trouble.job)
@@ -200,10 +201,17 @@ def blamed(case: Case, trouble: Trouble) -> Candidate:
     return candidate
 
 
+def _first_failure(case: Case, job: UUID, failed: PastRun) -> Run:
+    """Of a series of failures the first: those after it tell no more than that nobody has mended it."""
+    return case.run(case.pasts[job].began_to_fail(failed).id)
+
+
 def _evidence(name: str, trouble: Trouble, failed: Run | None, late: Run | None) -> Evidence:
     last = f"{trouble.since:%Y-%m-%d %H:%M}"
     if failed is not None:
-        sentence = f"{name} ended with {failed.state} at {failed.last_moment:%H:%M}{said(failed.error_message)}"
+        is_last = trouble.failed is None or trouble.failed.id == failed.id
+        ended = f"at {failed.last_moment:%H:%M}" if is_last else f"since {failed.last_moment:%Y-%m-%d %H:%M}"
+        sentence = f"{name} ended with {failed.state} {ended}{said(failed.error_message)}"
         return Evidence("run_failed", name, "COMPLETE", failed.state, f"{sentence}; what was read is from {last}")
     if late is not None:
         due, ended = f"{trouble.due:%Y-%m-%d %H:%M}", f"{late.last_moment:%Y-%m-%d %H:%M}"
@@ -249,8 +257,7 @@ def find_gaps(case: Case) -> list[Gap]:
 
 
 def blamed_gap(case: Case, gap: Gap) -> Candidate:
-    # Of a series of failures the first.
-    run = case.run(gap.failed[-1].id)
+    run = _first_failure(case, gap.job, gap.failed[-1])
     ended = f"{run.name} ended with {run.state} at {run.last_moment:%Y-%m-%d %H:%M}"
     sentence = f"{ended} and was not tried again{said(run.error_message)}"
     candidate = Candidate(gap.job, run.namespace, run.name, run, gap.distance)
