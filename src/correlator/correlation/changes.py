@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -156,8 +157,8 @@ def setting_changes(
         was, is_ = one.get(key), other.get(key)
         if was == is_ or was is None or is_ is None or _OF_ITS_OWN.search(key[1].lower()):
             continue
-        seen = [leaves[key] for leaves in history if key in leaves]
-        if seen and sum(value != was for value in seen) * 2 >= len(seen):
+        seen = [was, *(leaves[key] for leaves in history if key in leaves)]
+        if len(seen) > 1 and sum(value != other for value, other in pairwise(seen)) * 2 >= len(seen) - 1:
             continue
         found.append(SettingChange(key[0], key[1], was, is_))
     return found
@@ -177,7 +178,8 @@ def _leaves(facets: Mapping[str, Any]) -> dict[tuple[str, str], str]:
             named = [item for item in value if isinstance(item, dict) and ("name" in item or "key" in item)]
             for item in named:
                 rest = {k: v for k, v in item.items() if k not in ("name", "key")}
-                look(facet, f"{path}.{item.get('name') or item.get('key')}", rest)
+                inner = rest["value"] if rest.keys() == {"value"} else rest
+                look(facet, f"{path}.{item.get('name') or item.get('key')}", inner)
             if not named:
                 found[facet, path] = msgspec.json.encode(value).decode()[:200]
         elif value is not None:

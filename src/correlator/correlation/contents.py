@@ -12,6 +12,8 @@ from correlator.correlation.changes import schema_change
 from correlator.correlation.findings import Pair, Unchanged
 from correlator.correlation.past import facets_at
 
+_LOOKED_BACK: Final = 12
+"""Former runs whose versions are compared."""
 _ALIVE: Final = 6
 """Of so many counts it can be said whether a table changes with every run,"""
 _MANY_ROWS: Final = 20
@@ -75,7 +77,7 @@ def find_unchanged(case: Case, pairs: Sequence[Pair]) -> None:
                     for past in case.pasts[one.run.job_id].good
                     if past.ended_at < one.run.last_moment and past.id != one.run.id
                 ),
-                3,
+                _LOOKED_BACK,
             )
         )
         for one in runs
@@ -88,13 +90,16 @@ def find_unchanged(case: Case, pairs: Sequence[Pair]) -> None:
             continue
         for dataset, named in versions.get(one.run.id, {}).items():
             seen = [versions.get(past.id, {}).get(dataset) for past in former[one.run.id]]
-            if seen[0] == named and len(seen) > 1 and seen[1] != named:
+            repeated = _repeated(seen, named)
+            # Who runs more often than what it reads is renewed reads the same again and again.
+            if repeated and _differ(seen[repeated:]):
                 sentence = f"it read version {named[:40]} of its input, as its last run did"
                 one.unchanged.append(Unchanged(sentence, is_certain=True))
         past = case.pasts[one.run.job_id]
         for version in case.bad.written[one.run.id]:
-            counts = [sample.amount for sample in past.rows_before(version.dataset, one.run.last_moment)[:_ALIVE]]
-            if version.row_count and _is_alive(counts) and version.row_count == counts[0]:
+            counts = [sample.amount for sample in past.rows_before(version.dataset, one.run.last_moment)]
+            repeated = _repeated(counts, version.row_count)
+            if version.row_count and repeated and _is_alive(counts[repeated : repeated + _ALIVE]):
                 sentence = f"it wrote {version.row_count:,} rows, exactly as many as its last run"
                 one.unchanged.append(Unchanged(sentence, is_certain=False))
 
@@ -105,6 +110,17 @@ def _versions_read(case: Case, runs: Sequence[UUID]) -> dict[UUID, dict[UUID, st
     for run, dataset, named in case.history.rows(_VERSIONS_READ, list(dict.fromkeys(runs))) if runs else ():
         found[run][dataset] = named
     return dict(found)
+
+
+def _repeated(seen: Sequence[object], now: object) -> int:
+    """How many of the last ones were the same as now."""
+    return next((number for number, one in enumerate(seen) if one != now), len(seen))
+
+
+def _differ(seen: Sequence[object]) -> bool:
+    """Whether from one to the next it usually was another."""
+    same = [one == other for one, other in pairwise(seen)]
+    return bool(seen) and 3 * sum(same) <= len(same)
 
 
 def _is_alive(counts: Sequence[int]) -> bool:

@@ -86,7 +86,9 @@ def _of_tests(history: History, incidents: Sequence[Incident]) -> dict[UUID, Fai
 
         bad = use(one.run_id, own=one.of_own_output)
         good = use(one.good_run_id, own=bool(one.good_own_output)) if one.good_run_id in runs else None
-        found[one.incident_id] = Failure(question(one.name, one.column), classes[dataset], bad, good, bad.at)
+        # A run looks at what it wrote itself when it is done: its own tries before that are past then.
+        at = runs[one.run_id].last_moment if one.of_own_output else bad.at
+        found[one.incident_id] = Failure(question(one.name, one.column), classes[dataset], bad, good, at)
     return found
 
 

@@ -17,6 +17,10 @@ from correlator.correlation.past import PastRun, facets_at
 from correlator.correlation.usual import Sample, oddity
 
 _KEY: Final = "dataQualityMetrics"
+_SWINGS: Final = 4
+"""Former runs that tell what swings from run to run,"""
+_WEEKS: Final = 20
+"""and those that tell how many rows are usual."""
 _Look: TypeAlias = tuple[UUID, UUID, datetime, datetime]
 """A dataset, the run that wrote it, when, and until when that was what there is."""
 
@@ -35,7 +39,7 @@ def find_metrics(case: Case, pairs: Sequence[Pair]) -> None:
             if looks[key] in now:
                 former[key] = [
                     (past, _look(case, pair.found.run.job_id, version, past.id, past.ended_at))
-                    for past in (pair.before, *pair.older)
+                    for past in (pair.before, *_older(case, pair))
                 ]
     # Few say so: what was before is asked for where something is said now.
     then = _said(case, [look for looks_back in former.values() for _, look in looks_back])
@@ -45,6 +49,12 @@ def find_metrics(case: Case, pairs: Sequence[Pair]) -> None:
             if key in former:
                 told = [(past.ended_at, then.get(look)) for past, look in former[key]]
                 _compare(pair.found, version, now[looks[key]], told)
+
+
+def _older(case: Case, pair: Pair) -> list[PastRun]:
+    """So many that each weekday is among them: a Sunday is no quiet Friday."""
+    good = case.pasts[pair.found.run.job_id].good
+    return [past for past in good if past.ended_at < pair.before.ended_at][:_WEEKS]
 
 
 def _look(case: Case, job: UUID, version: Version, run: UUID, at: datetime) -> _Look:
@@ -72,7 +82,7 @@ def _compare(one: Findings, version: Version, now: Any, told: Sequence[tuple[dat
     """`told` are the metrics of former runs, that of the baseline first."""
     one.said["values"].add(version.dataset)
     former = [metrics for _, metrics in told]
-    changes = metric_changes(former[0], now, former[1:])
+    changes = metric_changes(former[0], now, former[1 : 1 + _SWINGS])
     if changes:
         one.metrics[version.dataset] = changes
     rows = rows_of(now)

@@ -46,6 +46,8 @@ class PassedOn(msgspec.Struct, frozen=True):
                 return f"{name}, which is not whole,"
             if odd.score < 0 and self._is_gapped(run, above.run.job_id):
                 return f"{name}, to which a run that failed added nothing,"
+            if odd.score < 0 and above.unchanged and not self.findings[run].has_changed:
+                return f"{name}, which had not changed,"
             theirs = above.volumes.get(version.dataset) or above.between.get(version.dataset)
             if theirs is not None and theirs[1].log_ratio * odd.log_ratio > 0:
                 if abs(theirs[1].log_ratio) > _SHARE * abs(odd.log_ratio):

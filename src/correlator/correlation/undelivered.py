@@ -72,6 +72,11 @@ def find_undelivered(case: Case, findings: Mapping[UUID, Findings]) -> Undeliver
         good = case.failure.good
         is_same = case.good.start is not None and case.good.start.key == case.bad.start.key
         reads.append((case.failure.at, case.bad.start, 0, good.at if is_same and good is not None else None))
+        for version in case.bad.written_to(case.bad.start.dataset):
+            # What others have written there was tested as well.
+            if version.key != case.bad.start.key and case.bad.distances[version.run] == 0:
+                was_there = good is not None and version.run in case.good.distances
+                reads.append((case.failure.at, version, 0, good.at if was_there and good is not None else None))
     upstream = _upstream(case)
     found = Undelivered()
     for at, version, distance, before in sorted(reads, key=lambda read: read[2]):
@@ -130,10 +135,13 @@ def _not_renewed(case: Case, job: UUID, version: Version, before: datetime | Non
 def _was_so(case: Case, job: UUID, version: Version, before: datetime | None, now: datetime) -> bool:
     """Whether it was late already when all was well, and did no harm.
 
-    What grows older may be too old one day, but that is what a test of freshness finds; and where twice as much is
-    missing as then, that it did no harm says little.
+    What grows older may be too old one day, but that is what a test of freshness finds; and where twice as many runs
+    are missing as then, that it did no harm says little.
     """
-    if before is None or case.failure.question.kind == "freshness" or now - version.at > 2 * (before - version.at):
+    if before is None or case.failure.question.kind == "freshness":
+        return False
+    usual = case.pasts[job].interval(version.at)
+    if usual and round((now - version.at) / usual) - 1 >= 2 * max(1, round((before - version.at) / usual) - 1):
         return False
     return _trouble_of(case, job, version.at, before) is not None
 
@@ -240,7 +248,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 def find_gaps(case: Case) -> list[Gap]:
-    """Since the last good version: what these runs were to add is not there."""
+    """Since the last good version, and before it was read: what these runs were to add is not there."""
     start = case.good.start
     if start is None or case.bad.start is None:
         return []
@@ -249,8 +257,19 @@ def find_gaps(case: Case) -> list[Gap]:
         if run_id in case.runs:
             job = case.runs[run_id].job_id
             distances[job] = min(distance, distances.get(job, distance))
+    read_at: dict[UUID, datetime] = {}
+    for step in case.bad.steps:
+        if step.version is not None and step.version.run in case.runs:
+            job = case.runs[step.version.run].job_id
+            read_at[job] = max(step.use.at, read_at.get(job, step.use.at))
     found = [
-        Gap(job, distance, case.pasts[job].failed_between(start.at, case.failure.at))
+        Gap(
+            job,
+            distance,
+            case.pasts[job].failed_between(
+                start.at, read_at.get(job, case.failure.at) if distance else case.failure.at
+            ),
+        )
         for job, distance in distances.items()
     ]
     return sorted((gap for gap in found if gap.failed), key=lambda gap: (gap.distance, gap.job))
@@ -272,17 +291,21 @@ def left_behind(case: Case, findings: Mapping[UUID, Findings]) -> Iterator[Candi
         if not found.is_new or found.baseline is None:
             continue
         for version in case.bad.written[found.run.id]:
-            for past, rows, _ in case.pasts[found.run.job_id].written.get(version.dataset, ()):
-                if past.state not in ("FAIL", "ABORT") or not rows:
-                    continue
-                if found.baseline.ended_at < past.ended_at < found.run.last_moment:
-                    run = case.run(past.id)
-                    what = f"{run.name} ended with {run.state}{said(run.error_message)}"
-                    sentence = f"{what}; it had written {rows:,} rows, which may be there beside those of the next try"
-                    candidate = Candidate(run.job_id, run.namespace, run.name, run, found.distance)
-                    candidate.evidence.append(Evidence("run_failed", run.name, "COMPLETE", run.state, sentence))
-                    candidate.score = 0.6 * case.fit("more") * PER_STEP**found.distance
-                    yield candidate
+            tries = [
+                (past, rows)
+                for past, rows, _ in case.pasts[found.run.job_id].written.get(version.dataset, ())
+                if past.state in ("FAIL", "ABORT") and rows and found.baseline.ended_at < past.ended_at
+                if past.ended_at < found.run.last_moment
+            ]
+            # Where there are many, one speaks for all.
+            for past, rows in sorted(tries, key=lambda one: (one[0].ended_at, one[0].id))[-1:]:
+                run = case.run(past.id)
+                what = f"{run.name} ended with {run.state}{said(run.error_message)}"
+                sentence = f"{what}; it had written {rows:,} rows, which may be there beside those of the next try"
+                candidate = Candidate(run.job_id, run.namespace, run.name, run, found.distance)
+                candidate.evidence.append(Evidence("run_failed", run.name, "COMPLETE", run.state, sentence))
+                candidate.score = 0.6 * case.fit("more") * PER_STEP**found.distance
+                yield candidate
 
 
 _NEXT: Final = """

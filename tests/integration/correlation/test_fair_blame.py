@@ -1,0 +1,142 @@
+"""Who is not to blame: what happened after the read, was tried again, repeats anyway, or rests on weekends."""
+
+from typing import Any
+
+import psycopg
+
+from tests.integration.correlation.stories import versioned
+from tests.integration.correlation.weeks import Weeks, engine, first, kinds, metrics, sql, told
+from tests.unit.rulebook.histories import DB, Json, assertions, facet
+
+Connection = psycopg.Connection[Any]
+
+
+def test_a_failure_after_the_read_is_no_cause(connection: Connection) -> None:
+    """The hourly loader fails before the test looks, and long after the daily job has read."""
+    weeks = Weeks()
+    for day in range(8):
+        for hour in range(24):
+            if (day, hour) <= (7, 5):
+                weeks.run("load", day, hour, writes=["raw"], state="FAIL" if (day, hour) == (7, 5) else "COMPLETE")
+        code = sql("select a from raw" if day < 7 else "select a from raw where b = 1")
+        weeks.run("stage", day, 2.5, reads=["raw"], writes=["staged"], job_facets=code)
+        weeks.run("mart", day, 5.3, reads=["staged"], writes=["mart"])
+        weeks.check("mart", day, 6, good=day < 7, test="row_count")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("stage", weeks.last("stage"))
+    assert "run_failed" not in {kind for one in detail.candidates for kind in kinds(one)}
+
+
+def test_a_try_before_the_run_that_checks_itself_was_tried_again(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(8):
+        if day == 7:
+            weeks.run("build", day, 3, reads=["raw"], writes=["built"], state="FAIL")
+        said = assertions({"assertion": "unique", "success": day < 7, "column": "id"})
+        output = {"namespace": DB, "name": "built", "facets": said}
+        weeks.run("build", day, 3.2, reads=["raw"], writes=[output], facets=engine("3.5" if day < 7 else "4.0"))
+
+    detail = told(connection, weeks, "built")
+
+    assert first(detail) == ("build", weeks.last("build"))
+    assert kinds(detail.candidates[0]) == {"engine"}
+
+
+def test_of_several_who_write_the_tested_table_one_may_be_missing(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(12):
+        weeks.run("load eu", day, 1, writes=["raw"], rows=1000 + day)
+        if day < 11:
+            weeks.run("load us", day, 1.5, writes=["raw"], rows=2000 + day)
+        weeks.check("raw", day, 3, good=day < 11, test="row_count")
+
+    detail = told(connection, weeks, "raw")
+
+    assert first(detail) == ("load us", None)
+    assert kinds(detail.candidates[0]) == {"missing_run"}
+
+
+def test_who_finds_nothing_new_in_what_did_not_change_is_not_to_blame(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        rows = 1000 + 37 * (day if day < 9 else 8)
+        weeks.run("load", day, 1, writes=["raw"], rows=rows)
+        weeks.run("increment", day, 2, reads=["raw"], writes=["added"], rows=rows if day < 9 else 20)
+        weeks.check("added", day, 3, good=day < 9, test="row_count")
+
+    detail = told(connection, weeks, "added")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert "raw, which had not changed, accounts for it" in detail.candidates[1].evidence[0].sentence
+
+
+def test_what_did_not_change_is_seen_at_its_third_repetition_too(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(12):
+        read = versioned("lake", f"v{min(day, 8)}")
+        weeks.run("load", day, 1, reads=[read], writes=["raw"])
+        weeks.check("raw", day, 3, good=day < 11, test="freshness", column="at")
+
+    detail = told(connection, weeks, "raw")
+
+    assert detail.candidates[0].job.name == "load"
+    assert kinds(detail.candidates[0]) == {"unchanged"}
+
+
+def test_who_runs_more_often_than_its_input_repeats_it_every_day(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(8):
+        for hour in range(24) if day < 7 else range(3):
+            read = versioned("dim", f"v{day if hour else day - 1}")
+            weeks.run("hourly", day, hour, reads=[read], writes=["fact"])
+        weeks.check("fact", day, 2.5, good=day < 7, test="is_up_to_date")
+
+    detail = told(connection, weeks, "fact")
+
+    assert "unchanged" not in {kind for one in detail.candidates for kind in kinds(one)}
+
+
+def test_a_setting_that_changed_twice_in_a_few_days_has_changed(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        version = "2.4" if day < 7 else "2.5" if day < 9 else "3.0"
+        weeks.run("load", day, 1, writes=["raw"], facets=engine(version))
+        weeks.check("raw", day, 3, good=day < 9, test="in_range", column="price")
+
+    detail = told(connection, weeks, "raw")
+
+    assert "version of processing_engine is 3.0, was 2.5" in detail.candidates[0].evidence[0].sentence
+
+
+def test_the_host_of_a_run_is_no_parameter(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(8):
+        named: list[Json] = [
+            {"name": "HOSTNAME", "value": "worker-1" if day < 7 else "worker-2"},
+            {"name": "RATE", "value": "1" if day < 7 else "100"},
+        ]
+        weeks.run("load", day, 1, writes=["raw"], facets={"environmentVariables": facet(environmentVariables=named)})
+        weeks.check("raw", day, 3, good=day < 7, test="in_range", column="price")
+
+    sentences = [one.sentence for one in told(connection, weeks, "raw").candidates[0].evidence]
+
+    assert len(sentences) == 1
+    assert "RATE" in sentences[0]
+
+
+def test_a_weekend_is_no_fall_where_only_a_profile_counts_rows(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(28):
+        is_quiet = day % 7 in (5, 6)
+        profiled = {"namespace": DB, "name": "clicks", "facets": metrics(rows=(300 if is_quiet else 1000) + day)}
+        weeks.run("load clicks", day, 1, writes=[profiled])
+        weeks.run("load orders", day, 1, writes=["orders"], rows=500 + day if day < 26 else 60)
+        weeks.run("join", day, 2, reads=["clicks", "orders"], writes=["joined"])
+        weeks.check("joined", day, 3, good=day < 26, test="row_count")
+
+    detail = told(connection, weeks, "joined")
+
+    assert detail.candidates[0].job.name == "load orders"
+    assert not {kind for one in detail.candidates if one.job.name == "load clicks" for kind in kinds(one)} & {"volume"}
