@@ -94,14 +94,18 @@ def find_unchanged(case: Case, pairs: Sequence[Pair]) -> None:
             # Who runs more often than what it reads is renewed reads the same again and again.
             if repeated and _differ(seen[repeated:]):
                 sentence = f"it read version {named[:40]} of its input, as its last run did"
-                one.unchanged.append(Unchanged(sentence, is_certain=True))
+                began = former[one.run.id][repeated - 2] if repeated > 1 else None
+                one.unchanged.append(Unchanged(sentence, is_certain=True, first=began))
         past = case.pasts[one.run.job_id]
         for version in case.bad.written[one.run.id]:
-            counts = [sample.amount for sample in past.rows_before(version.dataset, one.run.last_moment)]
+            samples = past.rows_before(version.dataset, one.run.last_moment)
+            counts = [sample.amount for sample in samples]
             repeated = _repeated(counts, version.row_count)
             if version.row_count and repeated and _is_alive(counts[repeated : repeated + _ALIVE]):
                 sentence = f"it wrote {version.row_count:,} rows, exactly as many as its last run"
-                one.unchanged.append(Unchanged(sentence, is_certain=False))
+                at = samples[repeated - 2].at if repeated > 1 else None
+                began = next((run for run in past.good if run.ended_at == at), None)
+                one.unchanged.append(Unchanged(sentence, is_certain=False, first=began))
 
 
 def _versions_read(case: Case, runs: Sequence[UUID]) -> dict[UUID, dict[UUID, str]]:

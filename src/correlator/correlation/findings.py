@@ -21,6 +21,8 @@ class Unchanged(msgspec.Struct, frozen=True):
     sentence: str
     is_certain: bool
     """Whether the producer names the version. Equal counts alone may be chance, or the nature of the table."""
+    first: PastRun | None = None
+    """The first of the former runs that repeated it too, if any did."""
 
 
 class InputChange(msgspec.Struct, frozen=True):

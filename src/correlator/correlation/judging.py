@@ -79,6 +79,8 @@ class _Suspicion(msgspec.Struct):
     strength: float = 0.0
     shown_by: str = ""
     """The job that shows it."""
+    shown: float = 0.0
+    """The effect itself, if this run has changed: shared with others that have."""
     is_entry: bool = False
     """Whether what it reads comes from outside."""
     is_cleared: str = ""
@@ -101,6 +103,7 @@ def _suspected(
             continue
         silent = {one.run.id: one for topic in sorted(signs.unexplained) for one in passed_on.silent_above(run, topic)}
         entries = [one for one in silent if passed_on.is_entry(one)]
+        changed = [one for one in silent.values() if _has_changed(one)]
         for one, above in silent.items():
             share = 0.6 / len(entries) ** 0.5 if one in entries else 0.3
             suspicion = found.setdefault(one, _Suspicion())
@@ -108,6 +111,7 @@ def _suspected(
                 suspicion.strength, suspicion.shown_by = strongest[run] * share, findings[run].run.name
             if _has_changed(above):
                 found.setdefault(run, _Suspicion()).is_cleared = above.run.name
+                suspicion.shown = max(suspicion.shown, strongest[run] / len(changed) ** 0.5)
     return found
 
 
@@ -132,7 +136,8 @@ def _judged(
     candidate = _candidate(found)
     parts = effects.strengths(case)
     strongest = max(parts, default=0.0)
-    has_effect = max(strongest, suspicion.strength) > VISIBLE
+    effect = max(strongest, suspicion.strength, suspicion.shown)
+    has_effect = effect > VISIBLE
     # A change without an effect is less likely where another has one.
     doubt = 1.0 if has_effect else 1 - 0.6 * elsewhere
     if parts and not has_effect and (found.volumes or found.metrics):
@@ -145,7 +150,7 @@ def _judged(
     candidate.evidence = [*_failed(found), *effects.evidence, *changes.evidence, *_slow(found)]
     candidate.reasons = [*effects.reasons, *changes.reasons]
     if has_effect and changes.weights:
-        parts.append(0.5)
+        parts.append(0.5 if max(strongest, suspicion.strength) > VISIBLE else 0.5 * effect)
         candidate.reasons.append("what changed goes with an effect")
     if suspicion.strength:
         parts.append(suspicion.strength)

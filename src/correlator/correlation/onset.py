@@ -1,13 +1,13 @@
 """When it began: of the runs of a job since all was well, the first one that shows what the last one does."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from correlator.correlation.candidates import Candidate
 from correlator.correlation.case import Case
 from correlator.correlation.changes import CODE, code_changes, schema_change, setting_changes
 from correlator.correlation.earlier import began
 from correlator.correlation.findings import Findings
-from correlator.correlation.history import Version
 from correlator.correlation.odd_amounts import odd_between
 from correlator.correlation.past import PastRun, facets_at, run_facets
 
@@ -19,9 +19,10 @@ def move_to_onset(case: Case, found: Findings | None, candidate: Candidate) -> N
         return
     before = found.baseline.ended_at
     between = [past for past in case.pasts[run.job_id].good if before < past.ended_at < run.last_moment]
-    if not between:
-        return
-    first = _first(case, found, found.baseline, sorted(between, key=lambda past: past.ended_at))
+    # What is repeated was no less so while the test passed.
+    first = next((sign.first for sign in found.unchanged if sign.first is not None), None)
+    if first is None and between:
+        first = _first(case, found, found.baseline, sorted(between, key=lambda past: past.ended_at))
     if first is not None and first.id != run.id:
         candidate.run = case.run(first.id)
         ended = f"{run.last_moment:%H:%M}"
@@ -41,8 +42,9 @@ def _first(case: Case, found: Findings, baseline: PastRun, between: Sequence[Pas
             first = odd[0] if well is None else start
     if first is None and found.repeated is not None:
         first = found.repeated.run
-    if first is None and found.schemas:
-        first = _first_with_schema(case, found, between)
+    if first is None and any(change.broken for change in found.schemas.values()):
+        # Not where its code changed: of what has an effect that is where it began.
+        return _first_with_schema(case, found, between)
     if first is None and any(not change.whose for change in found.code):
         first = _first_with_code(case, found, between)
     if first is None and any(not change.whose for change in found.settings):
@@ -52,15 +54,31 @@ def _first(case: Case, found: Findings, baseline: PastRun, between: Sequence[Pas
 
 def _first_with_schema(case: Case, found: Findings, between: Sequence[PastRun]) -> PastRun | None:
     changed = [version for version in case.bad.written[found.run.id] if version.dataset in found.schemas]
-    moments = [past.ended_at for past in between]
-    asked = [(version.written_as, moment) for version in changed for moment in (*moments, version.at)]
-    schemas = facets_at(case.history, "dataset", asked, ["schema"])
+    stands = facets_at(case.history, "dataset", [(version.written_as, version.at) for version in changed], ["schema"])
+    columns = [[getattr(past, name) for past in between] for name in ("id", "started_at", "ended_at")]
+    first: PastRun | None = None
+    for version in changed:
+        now = stands[version.written_as, version.at].get("schema")
+        for number, then in case.history.rows(_SCHEMAS, *columns, version.written_as):
+            past = between[number - 1]
+            if not schema_change(then, now) and (first is None or past.ended_at < first.ended_at):
+                first = past
+    return first
 
-    def has_changed(version: Version, past: PastRun) -> bool:
-        then, now = schemas[version.written_as, past.ended_at], schemas[version.written_as, version.at]
-        return "schema" in then and not schema_change(then["schema"], now.get("schema"))
 
-    return next((past for past in between if any(has_changed(version, past) for version in changed)), None)
+# Of each run what it said itself: others may have written in the meantime. A short range of an index for each.
+_SCHEMAS: Final = """
+SELECT asked.number, body.body
+FROM unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[]) WITH ORDINALITY AS asked (run_id, began, ended, number)
+CROSS JOIN LATERAL (
+    SELECT body_digest FROM {s}.facet_history AS said
+    WHERE said.entity_id = %s::uuid AND said.entity_kind = 'dataset' AND said.facet_key = 'schema'
+      AND said.event_time BETWEEN asked.began AND asked.ended AND said.job_run_id = asked.run_id
+    ORDER BY said.event_time DESC LIMIT 1
+) AS said
+JOIN {s}.facet_bodies AS body ON body.digest = said.body_digest
+ORDER BY asked.number
+"""
 
 
 def _first_with_code(case: Case, found: Findings, between: Sequence[PastRun]) -> PastRun | None:

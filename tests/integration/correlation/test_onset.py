@@ -25,6 +25,35 @@ def test_a_column_is_gone_from_the_first_run_without_it(connection: Connection) 
     assert "the first of its runs that shows it" in detail.candidates[0].reasons[-1]
 
 
+def test_a_run_that_ended_after_another_has_begun_has_the_columns_that_it_says(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(4):
+        is_gone = day == 3
+        weeks.run("load", day, 1, writes=["raw"], columns=["id"] if is_gone else ["id", "mail"])
+        # For the day before, and still at it when that of today begins.
+        weeks.run("load", day, 0.5, writes=["raw"], columns=["id", "mail"], minutes=35)
+        weeks.run("mart", day, 2, reads=["raw"], writes=["mart"])
+        weeks.check("mart", day, 3, good=not is_gone, test="not_null", column="mail")
+    last = weeks.events[-8].run.run_id  # type: ignore[union-attr]
+
+    assert first(told(connection, weeks, "mart")) == ("load", last)
+
+
+def test_a_change_of_code_some_hours_before_is_not_when_the_column_went(connection: Connection) -> None:
+    weeks, began = Weeks(), ""
+    for day in range(4):
+        for hour in range(24):
+            is_gone = (day, hour) >= (3, 2)
+            code = version("b" if (day, hour) >= (2, 20) else "a")
+            columns = ["id"] if is_gone else ["id", "mail"]
+            run = weeks.run("load", day, hour, writes=["raw"], columns=columns, job_facets=code)
+            began = began or (run if is_gone else "")
+        weeks.run("mart", day, 4.5, reads=["raw"], writes=["mart"])
+        weeks.check("mart", day, 5, good=day < 3, test="not_null", column="mail")
+
+    assert first(told(connection, weeks, "mart")) == ("load", began)
+
+
 def test_of_a_series_of_failures_the_first_is_meant(connection: Connection) -> None:
     weeks, began = Weeks(), ""
     for day in range(4):
