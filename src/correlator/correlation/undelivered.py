@@ -257,22 +257,25 @@ def find_gaps(case: Case) -> list[Gap]:
         if run_id in case.runs:
             job = case.runs[run_id].job_id
             distances[job] = min(distance, distances.get(job, distance))
-    read_at: dict[UUID, datetime] = {}
-    for step in case.bad.steps:
-        if step.version is not None and step.version.run in case.runs:
-            job = case.runs[step.version.run].job_id
-            read_at[job] = max(step.use.at, read_at.get(job, step.use.at))
+    looked_at = _last_reads(case)
     found = [
-        Gap(
-            job,
-            distance,
-            case.pasts[job].failed_between(
-                start.at, read_at.get(job, case.failure.at) if distance else case.failure.at
-            ),
-        )
+        Gap(job, distance, case.pasts[job].failed_between(start.at, looked_at.get(job, case.failure.at)))
         for job, distance in distances.items()
     ]
     return sorted((gap for gap in found if gap.failed), key=lambda gap: (gap.distance, gap.job))
+
+
+def _last_reads(case: Case) -> dict[UUID, datetime]:
+    """By job, when what it wrote was last read by another of the trace; what was tested, by the test."""
+    found: dict[UUID, datetime] = {}
+    for step in case.bad.steps:
+        if step.version is not None and step.version.run in case.runs:
+            job = case.runs[step.version.run].job_id
+            found[job] = max(step.use.at, found.get(job, step.use.at))
+    tested = (
+        case.runs[run].job_id for run, distance in case.bad.distances.items() if not distance and run in case.runs
+    )
+    return found | dict.fromkeys(tested, case.failure.at)
 
 
 def blamed_gap(case: Case, gap: Gap) -> Candidate:
