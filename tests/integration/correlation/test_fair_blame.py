@@ -72,16 +72,18 @@ def test_who_finds_nothing_new_in_what_did_not_change_is_not_to_blame(connection
     assert "raw, which had not changed, accounts for it" in detail.candidates[1].evidence[0].sentence
 
 
-def test_what_did_not_change_is_seen_at_its_third_repetition_too(connection: Connection) -> None:
-    weeks = Weeks()
+def test_what_did_not_change_is_seen_for_as_long_as_it_lasts_and_began_with_its_first_repetition(
+    connection: Connection,
+) -> None:
+    weeks, runs = Weeks(), list[str]()
     for day in range(12):
         read = versioned("lake", f"v{min(day, 8)}")
-        weeks.run("load", day, 1, reads=[read], writes=["raw"])
+        runs.append(weeks.run("load", day, 1, reads=[read], writes=["raw"]))
         weeks.check("raw", day, 3, good=day < 11, test="freshness", column="at")
 
     detail = told(connection, weeks, "raw")
 
-    assert detail.candidates[0].job.name == "load"
+    assert first(detail) == ("load", runs[9])
     assert kinds(detail.candidates[0]) == {"unchanged"}
 
 
@@ -101,8 +103,8 @@ def test_who_runs_more_often_than_its_input_repeats_it_every_day(connection: Con
 def test_a_setting_that_changed_twice_in_a_few_days_has_changed(connection: Connection) -> None:
     weeks = Weeks()
     for day in range(10):
-        version = "2.4" if day < 7 else "2.5" if day < 9 else "3.0"
-        weeks.run("load", day, 1, writes=["raw"], facets=engine(version))
+        release = "2.4" if day < 7 else "2.5" if day < 9 else "3.0"
+        weeks.run("load", day, 1, writes=["raw"], facets=engine(release))
         weeks.check("raw", day, 3, good=day < 9, test="in_range", column="price")
 
     detail = told(connection, weeks, "raw")
@@ -140,3 +142,33 @@ def test_a_weekend_is_no_fall_where_only_a_profile_counts_rows(connection: Conne
 
     assert detail.candidates[0].job.name == "load orders"
     assert not {kind for one in detail.candidates if one.job.name == "load clicks" for kind in kinds(one)} & {"volume"}
+
+
+def test_who_changed_and_counts_nothing_goes_before_who_shows_it(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        weeks.run("load", day, 1, writes=["raw"])
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"], facets=engine("3.5" if day < 9 else "4.0"))
+        weeks.run("join", day, 3, reads=["staged"], writes=["joined"], rows=1000 + 3 * day if day < 9 else 520)
+        weeks.check("joined", day, 4, good=day < 9, test="row_count")
+
+    detail = told(connection, weeks, "joined")
+
+    assert first(detail) == ("stage", weeks.last("stage"))
+    assert "it did not change, and stage, which it has data from, did" in detail.candidates[1].reasons
+
+
+def test_of_many_tries_that_may_have_left_something_behind_one_is_told(connection: Connection) -> None:
+    weeks = Weeks()
+    tries = list[str]()
+    for day in range(8):
+        dag = weeks.run("dag", day, 0.9, minutes=90)
+        for number in range(6) if day == 7 else ():
+            at = 1 + number / 20
+            tries.append(weeks.run("load", day, at, writes=["raw"], rows=480, state="FAIL", minutes=2, of=("dag", dag)))
+        weeks.run("load", day, 1.5, writes=["raw"], rows=1000 + 3 * day, of=("dag", dag))
+        weeks.check("raw", day, 3, good=day < 7, test="unique", column="id")
+
+    detail = told(connection, weeks, "raw")
+
+    assert [one.run_id for one in detail.candidates if "run_failed" in kinds(one)] == tries[-1:]
