@@ -3,7 +3,7 @@
 Warehouses of 100 jobs in 10 layers, every job once an hour, every table tested by the run that writes it; of 200 runs
 one begins a streak of three failed tests, and a third of the streaks' jobs had changed their code. A million runs are a
 hundred such warehouses, where ten thousand are one; ten million are more of them, and longer: three weeks, so that what
-is usual is judged by as many runs as ever. Filled straight into the tables, and incidents derived as a replay does it.
+is usual is judged by as many runs as ever. The tables are filled as a replay does it, and incidents derived.
 One connection; each question is asked many times, of another incident each time. A list is a page of ten, of which the
 small history has as many; the newest are a page of fifty.
 """
@@ -29,6 +29,7 @@ from correlator.http.listener import collect_rarely
 from correlator.rulebook.identity import dataset_key, job_key
 from correlator.store.incidents import derive_all
 from correlator.store.last_runs import note_all_last_runs
+from correlator.store.next_facts import NEXT, NextFacts
 
 LAYERS, WIDTH = 10, 10
 PAGE = 10
@@ -62,7 +63,7 @@ _RUNS = """
 INSERT INTO job_runs (id, job_id, first_event_at, first_start_at, complete_at, event_time, current_state, event_type,
     has_results, canonical_job_run_id, job_namespace, job_name, run_id, producer, last_event_order)
 SELECT left(made.canonical, 32)::uuid, job.id, made.at, made.at, made.done, made.done, 'COMPLETE', 'COMPLETE', true,
-    made.canonical, job.namespace, job.name, made.canonical, 'benchmark', %(order)s
+    made.canonical, job.namespace, job.name, left(made.canonical, 32)::uuid::text, 'benchmark', %(order)s
 FROM planned AS job
 CROSS JOIN generate_series(0, %(runs)s - 1) AS run
 CROSS JOIN LATERAL (
@@ -91,8 +92,9 @@ JOIN planned AS job ON job.id = run.job_id
 JOIN data_tests AS test ON test.dataset_id = job.output
 """
 _CODE = """
-INSERT INTO facet_history (entity_id, job_run_id, event_time, digest, body_digest, rank, entity_kind, facet_key)
-SELECT run.job_id, run.id, run.started_at, body.digest, body.digest, 1, 'job', 'sourceCode'
+INSERT INTO facet_history (entity_id, job_run_id, body_digest, hour, first_at, last_at, rank, entity_kind, facet_key)
+SELECT run.job_id, run.id, body.digest, date_bin('1 hour', run.started_at, 'epoch'), run.started_at, run.ended_at, 3,
+    'job', 'sourceCode'
 FROM job_runs AS run
 JOIN planned AS job ON job.id = run.job_id
 JOIN facet_bodies AS body ON body.body ->> 'sourceCode' =
@@ -101,11 +103,12 @@ JOIN facet_bodies AS body ON body.body ->> 'sourceCode' =
 
 
 def fill(connection: psycopg.Connection, size: Size) -> None:
-    """Straight into the tables, as the merge leaves them."""
+    """Straight into tables without indexes, which are made when all is there, as a replay does it."""
     chance = random.Random("always the same")
+    following = NextFacts(connection)
+    following.make()
     with connection.transaction(), connection.cursor() as cursor:
-        # Foreign keys are not looked up: what is filled in here fits.
-        cursor.execute("SET LOCAL session_replication_role = replica")
+        cursor.execute(f"SET LOCAL search_path = {NEXT}, kept".encode())
         cursor.execute(
             "CREATE TEMP TABLE planned (id uuid, namespace text, name text, layer int, output uuid, place int)"
         )
@@ -146,10 +149,12 @@ def fill(connection: psycopg.Connection, size: Size) -> None:
         given = {"order": NO_ORDER, "began": BEGAN, "runs": size.runs}
         for statement in (_RUNS, _EDGES, _RESULTS, _CODE):
             cursor.execute(statement.encode(), given)
-    connection.execute("VACUUM ANALYZE")
+    following.dress()
     with connection.transaction():
-        note_all_last_runs(connection)
-        derive_all(connection)
+        note_all_last_runs(connection, NEXT)
+        derive_all(connection, NEXT)
+        following.put_in_place()
+    following.drop()
     connection.execute("VACUUM ANALYZE")
 
 

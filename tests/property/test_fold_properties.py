@@ -377,7 +377,7 @@ def test_every_row_that_is_referred_to_exists(history: list[Json]) -> None:
     for _, target_kind, target, _, source_kind, source, *_ in facts.rows(f.COLUMN_EDGES):
         for kind, key in ((target_kind, target), (source_kind, source)):
             assert kind == "run" or key in (datasets if kind == "dataset" else jobs)
-    assert {row["body"][2] for row in facts.rows(f.FACET_HISTORY).values()} - {b""} <= bodies
+    assert {digest for *_, digest in facts.rows(f.FACET_HISTORY)} - {b""} <= bodies
     assert all("identity" in row for table in (f.DATASETS, f.JOBS, f.JOB_RUNS) for row in facts.rows(table).values())
 
 

@@ -58,8 +58,8 @@ def test_any_order_duplication_and_split_gives_equal_tables(
     with connection.transaction(force_rollback=True):
         for batch in batches:
             attempt = begin(connection, SOURCE)
-            for rows in tasks(fold(map(accepted, batch)), data):
-                stage(connection, attempt, rows)
+            for task, rows in enumerate(tasks(fold(map(accepted, batch)), data)):
+                stage(connection, attempt, rows, number=attempt.part(task))
             for _ in range(data.draw(st.integers(1, 2))):
                 merge(connection, attempt, batch_of())
         check_constraints(connection)

@@ -127,24 +127,25 @@ ORDER BY used.used_at DESC, run.id LIMIT %(limit)s
 """  # noqa: S608
 
 _HISTORY: Final = f"""
-SELECT change.facet_key AS facet, change.event_time AS at, run.run_id, run.canonical_job_run_id AS run,
+SELECT change.facet_key AS facet, change.at, run.run_id, run.canonical_job_run_id AS run,
        dataset.canonical_dataset_id AS urn, body.body
 FROM (
-    SELECT said.*, lag(said.body_digest) OVER newer AS before, row_number() OVER newer = 1 AS is_first
+    SELECT said.*, told.at, lag(said.body_digest) OVER newer AS before, row_number() OVER newer = 1 AS is_first
     FROM unnest(%(ids)s::uuid[]) AS member (id)
     CROSS JOIN unnest(%(facets)s::text[]) AS wanted (facet)
     CROSS JOIN LATERAL (
         SELECT * FROM facet_history
         WHERE entity_id = member.id AND entity_kind = 'dataset' AND facet_key = wanted.facet
-        ORDER BY event_time DESC, rank DESC, digest DESC LIMIT {_LOOKED_AT}
+        ORDER BY hour DESC, job_run_id DESC, body_digest DESC LIMIT {_LOOKED_AT}
     ) AS said
-    WINDOW newer AS (PARTITION BY said.entity_id, said.facet_key ORDER BY said.event_time, said.rank, said.digest)
+    CROSS JOIN LATERAL (VALUES (said.first_at), (said.last_at)) AS told (at)
+    WINDOW newer AS (PARTITION BY said.entity_id, said.facet_key ORDER BY told.at, said.rank, said.body_digest)
 ) AS change
 JOIN datasets AS dataset ON dataset.id = change.entity_id
 LEFT JOIN job_runs AS run ON run.id = change.job_run_id
 LEFT JOIN facet_bodies AS body ON body.digest = change.body_digest
 WHERE change.is_first OR change.body_digest IS DISTINCT FROM change.before
-ORDER BY change.event_time DESC, change.rank DESC, change.digest LIMIT {MOST_CHANGES}
+ORDER BY change.at DESC, change.rank DESC, change.body_digest LIMIT {MOST_CHANGES}
 """  # noqa: S608
 
 _TESTS: Final = f"""

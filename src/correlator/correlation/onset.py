@@ -73,8 +73,9 @@ FROM unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[]) WITH ORDINALITY AS
 CROSS JOIN LATERAL (
     SELECT body_digest FROM {s}.facet_history AS said
     WHERE said.entity_id = %s::uuid AND said.entity_kind = 'dataset' AND said.facet_key = 'schema'
-      AND said.event_time BETWEEN asked.began AND asked.ended AND said.job_run_id = asked.run_id
-    ORDER BY said.event_time DESC LIMIT 1
+      AND said.hour > asked.began - interval '1 hour' AND said.hour <= asked.ended
+      AND said.job_run_id = asked.run_id
+    ORDER BY said.last_at DESC, said.rank DESC, said.body_digest DESC LIMIT 1
 ) AS said
 JOIN {s}.facet_bodies AS body ON body.digest = said.body_digest
 ORDER BY asked.number

@@ -277,15 +277,22 @@ WHERE job_run_id = ANY (%s::uuid[]) AND dataset_id = ANY (%s::uuid[]) AND edge_t
 
 _FACETS: Final = "SELECT id, facets - %s::text[] FROM {s}.job_runs WHERE id = ANY (%s::uuid[])"
 
+# Of each the end of one index range tells the hour, and of those that spoke in it the last one counts.
 _AT: Final = """
 SELECT asked.number, key, said.body_digest
 FROM unnest(%s::uuid[], %s::timestamptz[]) WITH ORDINALITY AS asked (entity_id, at, number)
 CROSS JOIN unnest(%s::text[]) AS key
 CROSS JOIN LATERAL (
-    SELECT body_digest FROM {s}.facet_history AS said
+    SELECT said.entity_kind, said.hour FROM {s}.facet_history AS said
     WHERE said.entity_id = asked.entity_id AND said.entity_kind = %s AND said.facet_key = key
-      AND said.event_time <= asked.at
-    ORDER BY said.event_time DESC, said.job_run_id DESC LIMIT 1
+      AND said.hour <= asked.at AND said.first_at <= asked.at
+    ORDER BY said.hour DESC LIMIT 1
+) AS latest
+CROSS JOIN LATERAL (
+    SELECT said.body_digest FROM {s}.facet_history AS said
+    WHERE said.entity_id = asked.entity_id AND said.entity_kind = latest.entity_kind AND said.facet_key = key
+      AND said.hour = latest.hour AND said.first_at <= asked.at
+    ORDER BY CASE WHEN said.last_at <= asked.at THEN said.last_at ELSE said.first_at END DESC, said.rank DESC,
+        said.job_run_id DESC, said.body_digest DESC LIMIT 1
 ) AS said
-WHERE said.body_digest IS NOT NULL
 """

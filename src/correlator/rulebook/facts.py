@@ -14,6 +14,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from correlator.rulebook.formats import Instant
+
 ColumnType = Literal["id", "digest", "text", "instant", "integer", "boolean", "json"]
 Key: TypeAlias = tuple[Any, ...]
 Value: TypeAlias = Any
@@ -242,10 +244,19 @@ job by its event, a dataset by each of the facets that can tell."""
 
 FACET_HISTORY: Final = Table(
     "facet_history",
-    _columns(entity_kind="text", entity_id="id", facet_key="text", event_time="instant", job_run_id="id"),
     # The body's digest is empty where the facet was deleted.
-    (Group("body", MergeRule.GREATEST, _columns(rank="integer", digest="id", body_digest="id"), 2),),
+    _columns(entity_kind="text", entity_id="id", facet_key="text", hour="instant", job_run_id="id", body_digest="id"),
+    (_least("first", first_at="instant"), _greatest("last", last_at="instant", rank="integer")),
 )
+"""What was said of a facet, and when in an hour first and last: every event of a run says the same once more."""
+
+_HOUR: Final = 3_600_000_000
+
+
+def hour_of(instant: Instant) -> Instant:
+    """The full hour that a moment lies in, in UTC."""
+    return instant - instant % _HOUR
+
 
 FACET_BODIES: Final = Table(
     "facet_bodies", _columns(digest="id"), (Group("body", MergeRule.ABSENT, _columns(body="json"), 1),)

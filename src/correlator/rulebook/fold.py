@@ -181,6 +181,8 @@ class _Said:
         self._runs: dict[tuple[Id, str], _Run] = {}
         self._states: dict[Id, set[tuple[Instant, int, str]]] = {}
         self._columns_told: set[tuple[Id, Id, int]] = set()
+        self._told: dict[tuple[str, Id, str], Order] = {}
+        """Which event was the last to say something of an entity's facet that has a history."""
 
     def done(self) -> Facts:
         for run, states in self._states.items():
@@ -389,9 +391,20 @@ class _Said:
     # Facets
 
     def _remember(self, kind: str, entity: Id, history: History, run: Id, order: Order) -> None:
-        at, rank, digest = order
+        at, rank, _ = order
+        hour, first = f.hour_of(at), (at,)
         for said in history:
-            self._history.setdefault((kind, entity, said.key, at, run), {"body": (rank, digest, said.digest)})
+            facet = (kind, entity, said.key)
+            # Of what one event says twice, the first stands.
+            if self._told.get(facet) is order:
+                continue
+            self._told[facet] = order
+            key = (*facet, hour, run, said.digest)
+            row = self._history.get(key)
+            if row is None:
+                self._history[key] = {"first": first, "last": (at, rank)}
+            else:
+                row["first"] = first
             if said.body is not None and (said.digest,) not in self._bodies:
                 self._bodies[said.digest,] = {"body": (said.body,)}
 

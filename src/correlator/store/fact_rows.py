@@ -286,7 +286,7 @@ def _columns_of_one(group: Group) -> GroupColumns:
 
 _PRIMARY_KEYS: Final = {
     "declarations": ("entity_id", "entity_kind", "said_by", "event_time"),
-    "facet_history": ("entity_id", "entity_kind", "facet_key", "event_time", "job_run_id"),
+    "facet_history": ("entity_id", "entity_kind", "facet_key", "hour", "job_run_id", "body_digest"),
     "test_results": ("job_run_id", "test_id"),
 }
 """Where the order is another than that in which the rulebook names the columns."""

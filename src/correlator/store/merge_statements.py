@@ -70,9 +70,14 @@ def _merge_table(slot: str, schema: str, table: FactTable) -> list[str]:
 
 def _insert(slot: str, schema: str, table: FactTable, where: str) -> str:
     values = _inserted(table, schema)
+    if table is BY_NAME[f.JOB_RUNS.name]:
+        # Once in a part and staged in order: to sort such wide rows here would be to make each of them once more.
+        said = f"{staged_table(slot, table)} AS said WHERE said.attempt = %(part)s AND {where}"
+    else:
+        said = f"({_said(slot, table, where)}) AS said"
     return f"""
         INSERT INTO {schema}.{table.name} ({", ".join(values)})
-        SELECT {", ".join(values.values())} FROM ({_said(slot, table, where)}) AS said
+        SELECT {", ".join(values.values())} FROM {said}
     """  # noqa: S608
 
 

@@ -11,7 +11,8 @@ from correlator.store.migrations import known_migrations
 NEXT: Final = "facts_next"
 _OLD: Final = "facts_old"
 
-# Keys and indexes that a bulk load does without. Primary keys stay: the merge looks rows up by them.
+# Keys and indexes that a bulk load does without. Primary keys stay: the merge looks rows up by them. So does a partial
+# index by hash, of which few rows are: made afterwards it would have room for all.
 _KEYS: Final = """
 SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I', conrelid::regclass, conname),
        format('ALTER TABLE %%s ADD CONSTRAINT %%I %%s', conrelid::regclass, conname, pg_get_constraintdef(oid))
@@ -22,6 +23,7 @@ SELECT format('DROP INDEX %%s', indexrelid::regclass), pg_get_indexdef(indexreli
 FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
 WHERE relnamespace = %s::regnamespace
   AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid AND contype IN ('p', 'u', 'x'))
+  AND (indpred IS NULL OR relam <> (SELECT oid FROM pg_am WHERE amname = 'hash'))
 ORDER BY indexrelid
 """
 

@@ -113,7 +113,10 @@ def stage(
 def part(
     connection: psycopg.Connection[Any], attempt: Attempt, number: int, most_bytes: int = MOST_HELD_BYTES
 ) -> Iterator["Part"]:
-    """Rows that are copied in one transaction; as soon as it has ended well, they can be merged."""
+    """Rows that are copied in one transaction; as soon as it has ended well, they can be merged.
+
+    A run is in it once: a number is used once, and a task that is tried again has others.
+    """
     staged = Part(connection, attempt.slot, number, most_bytes)
     with connection.transaction():
         yield staged
@@ -224,6 +227,8 @@ class Part:
             self._add(RUN_COLUMN_MAPPINGS, said)
         for use in self._uses:
             self._add(DATASET_JOBS, use)
+        # By their ids, with which they begin: neighbours are inserted together.
+        self._records[f.JOB_RUNS.name].sort()
         for name, records in self._records.items():
             if records:
                 with self._connection.cursor().copy(_copy(self._slot, BY_NAME[name]).encode()) as copy:

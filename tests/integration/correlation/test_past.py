@@ -1,6 +1,6 @@
 """What jobs did before, as far as it counts: their last runs, and how much they wrote."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -8,9 +8,10 @@ import psycopg
 import pytest
 
 from correlator.correlation.history import History
-from correlator.correlation.past import JobPast, pasts
+from correlator.correlation.past import JobPast, facets_at, pasts
 from correlator.rulebook.identity import job_key
 from tests.integration.correlation.stories import dataset_id, ran, run_id, sized, tell
+from tests.unit.rulebook.histories import BEGINNING, facet, job_event, run_event
 
 Connection = psycopg.Connection[Any]
 JOB = UUID(bytes=job_key("airflow", "load"))
@@ -75,3 +76,49 @@ def test_a_job_without_runs_has_no_past(connection: Connection) -> None:
     past = past_of(connection)
 
     assert (past.runs, past.written) == ([], {})
+
+
+def code_at(connection: Connection, *minutes: float) -> list[str | None]:
+    """The SQL of `load` as it stood at some moments."""
+    asked = [(JOB, BEGINNING + timedelta(minutes=minute)) for minute in minutes]
+    found = facets_at(History(connection), "job", asked, ["sql"])
+    return [found[pair].get("sql", {}).get("query") for pair in asked]
+
+
+def test_what_stands_is_what_was_said_last_by_then(connection: Connection) -> None:
+    for name, began, ended in (("old", 0, 5), ("new", 200, 205)):
+        tell(connection, ran("load", name, began, ended, job_facets={"sql": facet(query=name)}))
+
+    assert code_at(connection, -1, 0, 3, 5, 100, 199, 200, 300) == [None, *["old"] * 5, "new", "new"]
+
+
+def test_of_runs_at_the_same_time_the_last_that_spoke_counts(connection: Connection) -> None:
+    long, short = ({"sql": facet(query=name)} for name in ("long", "short"))
+    tell(connection, ran("load", "long", 0, 50, job_facets=long), ran("load", "short", 20, 30, job_facets=short))
+
+    assert code_at(connection, 10, 20, 40, 50, 55) == ["long", "short", "short", "long", "long"]
+
+
+def test_a_run_that_goes_on_hides_nothing_that_others_said_since(connection: Connection) -> None:
+    """It speaks once in an hour, and somebody else says something new after that."""
+    for minute in (0, 65, 130, 245):
+        tell(connection, [run_event("RUNNING", minute, job="load", job_facets={"sql": facet(query="stream")})])
+    tell(connection, ran("load", "patch", 140, 150, job_facets={"sql": facet(query="patch")}))
+
+    assert code_at(connection, 135, 145, 200, 240, 250) == ["stream", "patch", "patch", "patch", "stream"]
+
+
+def test_at_one_instant_the_end_speaks_after_the_start(connection: Connection) -> None:
+    for before, after in (("a", "b"), ("b", "a")):
+        with connection.transaction(force_rollback=True):
+            said = {state: {"sql": facet(query=query)} for state, query in (("START", before), ("COMPLETE", after))}
+            tell(connection, [run_event(state, 7, job="load", job_facets=facets) for state, facets in said.items()])
+
+            assert code_at(connection, 7, 8) == [after, after]
+
+
+def test_what_was_deleted_does_not_stand(connection: Connection) -> None:
+    tell(connection, ran("load", "one", 0, 5, job_facets={"sql": facet(query="select 1")}))
+    tell(connection, [job_event(10, job="load", facets={"sql": facet(_deleted=True)})])
+
+    assert code_at(connection, 9, 10, 90) == ["select 1", None, None]

@@ -218,7 +218,9 @@ def test_a_deleted_facet_is_gone_and_its_deletion_is_remembered(connection: psyc
         FROM datasets
         """
     ).fetchall()
-    history = connection.execute("SELECT body_digest IS NULL FROM facet_history ORDER BY event_time").fetchall()
+    history = connection.execute(
+        "SELECT body_digest = %s FROM facet_history ORDER BY first_at", [UUID(int=0)]
+    ).fetchall()
 
     assert row == (None, ["documentation"], ["schema", "documentation"])
     assert history == [(False,), (True,)]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -21,11 +22,11 @@ from correlator.rulebook.facts import Facts
 from correlator.rulebook.fold import fold
 from correlator.store.database import Database
 from correlator.store.embedded import EmbeddedPostgres
-from correlator.store.fact_rows import read_facts
+from correlator.store.fact_rows import BY_NAME, read_facts
 from correlator.store.merge import SETTINGS, Span, StagingLostError, lock_merges, merge, merge_beside
 from correlator.store.merge_statements import statements
 from correlator.store.migrations import known_migrations, migrate
-from correlator.store.staging import Attempt, begin, prepare, stage, sweep
+from correlator.store.staging import Attempt, begin, prepare, stage, staged_table, sweep
 from tests import corpus
 from tests.integration.store.merging import (
     SOURCE,
@@ -380,11 +381,22 @@ def test_a_task_that_is_tried_again_may_stage_its_rows_twice(connection: psycopg
     facts = fold(many_kinds())
     attempt = begin(connection, SOURCE)
 
-    stage(connection, attempt, facts)
-    stage(connection, attempt, facts)
+    for task in (3, 4):
+        stage(connection, attempt, facts, number=attempt.part(task))
     merge(connection, attempt, batch_of())
 
     assert differences(facts, read_facts(connection)) == []
+
+
+def test_runs_are_staged_in_the_order_of_their_ids(connection: psycopg.Connection) -> None:
+    attempt = begin(connection, SOURCE)
+
+    stage(connection, attempt, fold([run_event("COMPLETE", 1, run=str(UUID(int=number))) for number in range(50)]))
+
+    staged = staged_table(attempt.slot, BY_NAME[f.JOB_RUNS.name])
+    ids = [id_ for (id_,) in connection.execute(f"SELECT id FROM {staged} ORDER BY ctid".encode())]  # noqa: S608
+    assert len(ids) == 50
+    assert ids == sorted(ids)
 
 
 def test_a_batch_is_staged_by_many_at_once(database: Database, connection: psycopg.Connection) -> None:

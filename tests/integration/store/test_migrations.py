@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -73,6 +74,39 @@ def test_correlators_own_migrations_apply_to_an_empty_database(empty_database: D
     assert pending(empty_database) == names
     assert migrate(empty_database) == names
     assert pending(empty_database) == []
+
+
+def test_the_history_of_facets_of_older_databases_is_kept_by_the_hour(empty_database: Database) -> None:
+    known = known_migrations()
+    migrate(empty_database, [migration for migration in known if migration.number < 18])
+    job, run, one, other = (UUID(int=number) for number in (1, 2, 3, 4))
+    said = [
+        ("09:59:59", 1, one),
+        ("10:00", 0, one),
+        ("10:59:59.999999", 3, one),
+        ("10:30", 2, other),
+        ("11:00", 1, None),
+    ]
+    with empty_database.connect("test", autocommit=True) as connection:
+        for time, rank, body in said:
+            connection.execute(
+                "INSERT INTO facts.facet_history VALUES (%s, %s, %s, %s, %s, %s, 'job', 'sql')",
+                [job, run, f"2026-05-01T{time}Z", UUID(int=9), body, rank],
+            )
+
+    migrate(empty_database, known)
+
+    with empty_database.connect("test") as connection:
+        rows = connection.execute(
+            "SELECT to_char(hour, 'HH24'), to_char(first_at, 'HH24:MI:SS'), to_char(last_at, 'HH24:MI:SS'), rank, "
+            "body_digest FROM facts.facet_history ORDER BY first_at"
+        ).fetchall()
+    assert rows == [
+        ("09", "09:59:59", "09:59:59", 1, one),
+        ("10", "10:00:00", "10:59:59", 3, one),
+        ("10", "10:30:00", "10:30:00", 2, other),
+        ("11", "11:00:00", "11:00:00", 1, UUID(int=0)),
+    ]
 
 
 def test_of_several_processes_that_start_at_once_one_does_the_work(empty_database: Database) -> None:

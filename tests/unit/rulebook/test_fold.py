@@ -168,17 +168,39 @@ def test_a_schema_keeps_its_history_and_each_body_once() -> None:
     assert len(facts.rows(f.FACET_BODIES)) == 2
 
 
+def test_what_a_run_says_of_a_facet_again_within_an_hour_is_one_statement() -> None:
+    def said(*minutes: float) -> list[tuple[str, str]]:
+        sql = {"sql": facet(query="select 1")}
+        facts = fold([run_event("RUNNING", minute, job_facets=sql) for minute in minutes])
+        return sorted(
+            (rfc3339(row["first"][0]), rfc3339(row["last"][0])) for row in facts.rows(f.FACET_HISTORY).values()
+        )
+
+    assert said(50, 5, 20) == [(at(5), at(50))]
+    assert said(50, 70, 65, 20) == [(at(20), at(50)), (at(65), at(70))]
+
+
+def test_of_a_table_that_is_read_and_written_at_once_the_new_schema_is_remembered() -> None:
+    def columns(*names: str) -> Json:
+        return dataset("orders", facets={"schema": facet(fields=[{"name": name} for name in names])})
+
+    rewritten = run_event("COMPLETE", 1, inputs=[columns("id")], outputs=[columns("id", "price")])
+    written = run_event("COMPLETE", 1, outputs=[columns("id", "price")])
+
+    assert views.history(fold([rewritten]), "schema") == views.history(fold([written]), "schema")
+
+
 def test_the_engine_of_a_run_is_remembered_as_its_jobs() -> None:
     facts = fold([run_event("START", 0, run_facets={"processing_engine": facet(version="3.5", name="spark")})])
 
-    ((kind, entity, key, _, _),) = facts.rows(f.FACET_HISTORY)
+    ((kind, entity, key, *_),) = facts.rows(f.FACET_HISTORY)
     assert (kind, entity, key) == ("job", identity.job_key("airflow", "etl.orders"), "processing_engine")
 
 
 def test_sql_is_read_from_the_jobs_facets_else_from_the_runs() -> None:
     def body(**facets: Json) -> str:
         facts = fold([run_event("START", 0, **facets)])
-        ((digest,),) = {(row["body"][2],) for row in facts.rows(f.FACET_HISTORY).values()}
+        ((*_, digest),) = facts.rows(f.FACET_HISTORY)
         query: str = json.loads(facts.rows(f.FACET_BODIES)[digest,]["body"][0])["query"]
         return query
 

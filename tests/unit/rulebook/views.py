@@ -59,9 +59,9 @@ def results(facts: Facts) -> list[tuple[str, str, str]]:
 
 
 def history(facts: Facts, facet_key: str) -> list[tuple[str, bytes]]:
-    """The digests of a facet over time, for tests with one entity."""
+    """The digests of a facet by when each was said first, for tests with one entity."""
     return sorted(
-        (rfc3339(event_time), row["body"][2])
-        for (_, _, key, event_time, _), row in facts.rows(f.FACET_HISTORY).items()
+        (rfc3339(row["first"][0]), digest)
+        for (_, _, key, *_, digest), row in facts.rows(f.FACET_HISTORY).items()
         if key == facet_key
     )
