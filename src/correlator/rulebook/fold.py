@@ -135,13 +135,26 @@ class _Job(_Entity):
 
 
 class _Dataset(_Entity):
-    __slots__ = ("named", "ref")
+    __slots__ = ("history", "history_of", "named", "ref")
 
     def __init__(self, ref: DatasetRef, row: Row, order: Order) -> None:
         super().__init__(ref.key, row)
         self.ref = ref
         self.named = order
         """The order of the earliest event so far that spells it so."""
+        self.history: History = ()
+        self.history_of: Order | None = None
+        """What was remembered last, and of which event."""
+
+    def not_yet_told(self, history: History, order: Order) -> History:
+        """Of what an event says of a table that it reads and writes, the first stands."""
+        if self.history_of is order:
+            told = {said.key for said in self.history}
+            history = tuple(said for said in history if said.key not in told)
+            self.history += history
+        else:
+            self.history, self.history_of = history, order
+        return history
 
     def done(self) -> None:
         super().done()
@@ -181,8 +194,6 @@ class _Said:
         self._runs: dict[tuple[Id, str], _Run] = {}
         self._states: dict[Id, set[tuple[Instant, int, str]]] = {}
         self._columns_told: set[tuple[Id, Id, int]] = set()
-        self._told: dict[tuple[str, Id, str], Order] = {}
-        """Which event was the last to say something of an entity's facet that has a history."""
 
     def done(self) -> Facts:
         for run, states in self._states.items():
@@ -374,7 +385,7 @@ class _Said:
             _last_said(dataset.row, order, gist.groups)
             _last_bodies(dataset.row, order, facets)
         if gist.history:
-            self._remember("dataset", dataset.key, gist.history, run, order)
+            self._remember("dataset", dataset.key, dataset.not_yet_told(gist.history, order), run, order)
 
     def _name(self, said: Lineage, order: Order) -> None:
         for dataset in said.datasets:
@@ -394,12 +405,7 @@ class _Said:
         at, rank, _ = order
         hour, first = f.hour_of(at), (at,)
         for said in history:
-            facet = (kind, entity, said.key)
-            # Of what one event says twice, the first stands.
-            if self._told.get(facet) is order:
-                continue
-            self._told[facet] = order
-            key = (*facet, hour, run, said.digest)
+            key = (kind, entity, said.key, hour, run, said.digest)
             row = self._history.get(key)
             if row is None:
                 self._history[key] = {"first": first, "last": (at, rank)}

@@ -22,6 +22,7 @@ ZERO_TIME: Final[Instant] = -62_135_596_800_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = 86_400_000_000
+_MINUTE = 60_000_000
 _SHORTEST = len("2026-01-31T12:00:00Z")
 _LONGEST = len("2026-01-31T12:00:00.123456+00:00")
 _GREGORIAN_CYCLE_YEARS = 400
@@ -169,21 +170,19 @@ def to_datetime(instant: Instant) -> datetime:
 
 def rfc3339(instant: Instant) -> str:
     """The moment in UTC, with as many digits of a second as it needs; the bare number where no calendar has a year."""
-    day, time = divmod(instant, _DAY)
+    minute, rest = divmod(instant, _MINUTE)
     try:
-        date = _date(day)
+        text = _minute(minute)
     except OverflowError:
         return f"{instant} µs"
-    seconds, fraction = divmod(time, 1_000_000)
-    minutes, second = divmod(seconds, 60)
-    text = f"{date}T{minutes // 60:02}:{minutes % 60:02}:{second:02}"
-    return f"{text}.{fraction:06}".rstrip("0") + "Z" if fraction else text + "Z"
+    second, fraction = divmod(rest, 1_000_000)
+    return f"{text}:{second:02}.{fraction:06}".rstrip("0") + "Z" if fraction else f"{text}:{second:02}Z"
 
 
-@lru_cache(maxsize=1024)
-def _date(day: int) -> str:
-    """Of a day counted from 1970. Events of one time come together, so few days are asked for."""
-    return to_datetime(day * _DAY).date().isoformat()
+@lru_cache(maxsize=4096)
+def _minute(minute: int) -> str:
+    """Of a minute counted from 1970. Events of one time come together, so few minutes are asked for."""
+    return to_datetime(minute * _MINUTE).isoformat(timespec="minutes").removesuffix("+00:00")
 
 
 class Verdicts(dict[str, bool]):

@@ -36,7 +36,7 @@ class FilesSource:
     keeps_place = False
 
     def __init__(
-        self, paths: Sequence[str], judge: Judge, *, column: str = "raw", max_bytes: int = 1_000_000_000
+        self, paths: Sequence[str], judge: Judge, *, column: str = "raw", max_bytes: int = 2_000_000_000
     ) -> None:
         self._paths = tuple(paths)
         self.judge = judge
