@@ -171,7 +171,10 @@ class Teller:
         if "schema" in job.says:
             facets["schema"] = schema_of(content.columns if content is not None and is_final else dict(table.columns))
         if "columns" in job.says and job.inputs:
-            fields = {column: {"inputFields": [self._column(source, of)]} for column, source, of in job.taken if source}
+            fields = {
+                column: {"inputFields": [self._column(each, of) for each in sides(job, source)]}
+                for column, source, of in job.taken
+            }
             facets["columnLineage"] = facet("ColumnLineageDatasetFacet", fields=fields)
         if content is not None and is_final:
             if "rows" in job.says:
@@ -228,6 +231,11 @@ class Teller:
 def dataset_of(table: Table) -> tuple[str, str]:
     """Checks are made by SQL: they call a table as the catalogue does."""
     return table.called
+
+
+def sides(job: Job, source: str) -> tuple[str, ...]:
+    """Of a union a column comes from all of them."""
+    return job.drivers if source in job.drivers else (source,)
 
 
 def assertion(result: Result) -> Json:

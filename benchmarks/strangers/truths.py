@@ -165,11 +165,14 @@ def truths_of(luck: random.Random, world: World, clean: World, alone: list[World
     first: dict[int, list[Result]] = {number: [] for number in range(len(alone))}
     for results in series.values():
         results.sort(key=lambda result: result.start)
+        seen: set[int] = set()
         for before, result in zip([None, *results], results, strict=False):
             if result.passed or before is None or not before.passed:
                 continue
             of = [number for number, keys in enumerate(guilty) if key_of(result) in keys]
-            if len(of) == 1:
+            if len(of) == 1 and of[0] not in seen:
+                # A test that comes and goes while the fault is there asks the same question again.
+                seen.add(of[0])
                 first[of[0]].append(result)
     for number, results in first.items():
         luck.shuffle(results)

@@ -62,6 +62,9 @@ class Candidates:
             known.evidence = [e for e in candidate.evidence if e.sentence not in told] + known.evidence
         return known
 
+    def of(self, run: UUID) -> Candidate | None:
+        return self._found.get(("run", run))
+
     def ranked(self) -> list[Candidate]:
         """Of runs of one job that show the same change the first one stands for all."""
         found: dict[object, Candidate] = {}

@@ -18,6 +18,7 @@ from correlator.correlation.earlier import Earlier, earlier
 from correlator.correlation.examination import examine
 from correlator.correlation.history import History, Run, Version
 from correlator.correlation.judging import judged
+from correlator.correlation.made_up import blamed_for_rest, find_made_up
 from correlator.correlation.onset import move_to_onset
 from correlator.correlation.passed_on import PassedOn
 from correlator.correlation.questions import Question
@@ -29,6 +30,8 @@ _TOLD: Final = 5
 """Candidates of which the first run that shows it is looked for."""
 _ASKED: Final = 4
 """Reasons for reasons that are asked for at one level: each is a walk of its own."""
+_LEAST_LEFT: Final = 0.3
+"""Of a run whose oddity another of its job had passed on already: it may have more to be said against it."""
 _MOST: Final = 20
 """Candidates in an answer."""
 
@@ -60,7 +63,8 @@ def explain(
     undelivered = find_undelivered(case, findings)
     missed = find_gaps(case)
     gaps = {gap.job: [run.ended_at for run in gap.failed] for gap in missed}
-    passed_on = PassedOn(case, findings, frozenset(undelivered.stale), gaps)
+    made_up = find_made_up(case, findings)
+    passed_on = PassedOn(case, findings, frozenset(undelivered.stale), gaps, made_up.keys())
     least = 0.9 * case.fit("stale") if undelivered.is_new else 0.0
     candidates = Candidates(judged(case, findings, passed_on, least))
     asking = _Asking(case, limits, why_red, further)
@@ -70,6 +74,9 @@ def explain(
             asking.why_undelivered(candidate, trouble.since, candidates)
     for gap in missed:
         asking.why_failed(candidates.add(blamed_gap(case, gap)), candidates)
+    for left in made_up.values():
+        if left.failed is None:
+            candidates.add(blamed_for_rest(case, left))
     for candidate in left_behind(case, findings):
         candidates.add(candidate)
     for odd in earlier(case, findings, passed_on):
@@ -108,7 +115,10 @@ class _Asking:
         for other in self._answer(Failure(question, odd.dataset, bad, good, bad.at)):
             other.distance += standing.distance
             if other.run is not None and other.run.id == odd.run:
-                # It may turn out to have passed it on.
+                # It may turn out to have passed it on, and then those of the series after it have as well.
+                last = candidates.of(odd.of)
+                if last is not None and last is not standing and other.score < standing.score:
+                    last.score *= max(_LEAST_LEFT, other.score / standing.score)
                 standing.score = min(standing.score, other.score)
                 standing.evidence, standing.reasons = other.evidence, [*standing.reasons, *other.reasons]
             elif other.score >= VISIBLE:

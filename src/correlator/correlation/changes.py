@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import date, timedelta
 from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any, Final
@@ -35,6 +36,20 @@ _OF_ITS_OWN: Final = re.compile(
 """Settings that are another for every run."""
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\d+(?:\.\d+)?|\S")
 _MOST_LEAVES: Final = 400
+_COMMENT: Final = re.compile(r"('(?:[^']|'')*')|--[^\n]*|/\*(?!\+).*?\*/", re.DOTALL)
+"""In SQL, beside the literals that may look like one. A hint is none: it says how to do it."""
+_HABIT: Final = 0.34
+"""What has changed in more than every third stretch of time says nothing when it does so again."""
+_CLAUSE: Final = frozenset(
+    {"select", "from", "where", "join", "on", "using", "group", "having", "order", "limit", "qualify", "union", "set"}
+)
+_OF_ROWS: Final = frozenset(
+    {"where", "join", "on", "using", "having", "limit", "qualify", "union", "distinct", "intersect", "except", "filter"}
+)
+"""What says which rows there are, and not what is in them."""
+_DATE: Final = re.compile(r"^(\d{4})-?(\d{2})-?(\d{2})($|[T _]?\d{2}:?\d{2})")
+_CALENDAR: Final = timedelta(days=1, hours=12)
+"""What moves on by as much as the time between two runs, to within the change of a day."""
 
 
 class SchemaChange(msgspec.Struct, frozen=True):
@@ -88,18 +103,40 @@ class CodeChange(msgspec.Struct, frozen=True):
     after: str
     words: frozenset[str]
     """What was written where the two differ; empty when only a version tells."""
+    is_of_rows: bool = False
+    """Whether it is about which rows there are: that reaches every column."""
+    is_elsewhere: bool = False
+    """Whether only a version tells, while the code itself is known and the same: others share the repository."""
+    habit: float = 0.0
+    """How often it changed in as much time before: what is deployed every other day did no harm all those times."""
     whose: str = ""
     """The job, if it is the one that started the run in question."""
 
+    @property
+    def is_notable(self) -> bool:
+        return not self.is_elsewhere and self.habit < _HABIT
+
 
 def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[CodeChange]:
-    found = []
+    found: list[CodeChange] = []
+    is_known_same = False
     for facet in CODE:
         one, other = _code(facet, before.get(facet)), _code(facet, after.get(facet))
-        if one and other and one != other:
-            words = frozenset() if facet == "sourceCodeLocation" else _different_words(one, other)
-            found.append(CodeChange(facet, one, other, words))
+        if not one or not other:
+            continue
+        if _meant(facet, one) == _meant(facet, other):
+            is_known_same = is_known_same or facet != "sourceCodeLocation"
+        elif facet == "sourceCodeLocation":
+            found.append(CodeChange(facet, one, other, frozenset(), is_elsewhere=is_known_same and not found))
+        else:
+            words, is_of_rows = _difference(_meant(facet, one), _meant(facet, other))
+            found.append(CodeChange(facet, one, other, words, is_of_rows))
     return found
+
+
+def _meant(facet: str, code: str) -> str:
+    """Without what says nothing to the engine: dbt and others write into a comment who runs it, each time anew."""
+    return " ".join(_COMMENT.sub(r"\1", code).split()) if facet == "sql" else code
 
 
 def _code(facet: str, body: Any) -> str:
@@ -114,14 +151,18 @@ def _code(facet: str, body: Any) -> str:
             return str(body.get("version") or body.get("tag") or body.get("branch") or "")
 
 
-def _different_words(one: str, other: str) -> frozenset[str]:
+def _difference(one: str, other: str) -> tuple[frozenset[str], bool]:
+    """The words where two texts differ, and whether that is about which rows there are."""
     before, after = _WORD.findall(one[:20_000].lower()), _WORD.findall(other[:20_000].lower())
     found: set[str] = set()
+    is_of_rows = False
     for kind, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if kind != "equal":
             # The words around count too: what is compared with what is on the same line.
             found.update(before[max(0, a - 3) : b + 3], after[max(0, c - 3) : d + 3])
-    return frozenset(word for word in found if word[0].isalpha() or word[0] == "_")
+            clause = next((word for word in reversed(before[:a]) if word in _CLAUSE), "")
+            is_of_rows = is_of_rows or not _OF_ROWS.isdisjoint({clause, *before[a:b], *after[c:d]})
+    return frozenset(word for word in found if word[0].isalpha() or word[0] == "_"), is_of_rows
 
 
 class SettingChange(msgspec.Struct, frozen=True):
@@ -147,9 +188,16 @@ class SettingChange(msgspec.Struct, frozen=True):
 
 
 def setting_changes(
-    before: Mapping[str, Any], after: Mapping[str, Any], older: Iterable[Mapping[str, Any]]
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    older: Iterable[Mapping[str, Any]],
+    apart: timedelta | None = None,
 ) -> list[SettingChange]:
-    """How a run was set up, compared with another of its job; what changes from run to run anyway does not count."""
+    """How a run was set up, compared with another of its job, so much time apart.
+
+    What changes from run to run anyway does not count, nor does a date that has moved on by as much as the runs are
+    apart: an hourly job has the same one for a day.
+    """
     one, other = _leaves(before), _leaves(after)
     history = [_leaves(facets) for facets in older]
     found = []
@@ -157,11 +205,26 @@ def setting_changes(
         was, is_ = one.get(key), other.get(key)
         if was == is_ or was is None or is_ is None or _OF_ITS_OWN.search(key[1].lower()):
             continue
+        if apart is not None and _is_calendar(was, is_, apart):
+            continue
         seen = [was, *(leaves[key] for leaves in history if key in leaves)]
         if len(seen) > 1 and sum(value != other for value, other in pairwise(seen)) * 2 >= len(seen) - 1:
             continue
         found.append(SettingChange(key[0], key[1], was, is_))
     return found
+
+
+def _is_calendar(was: str, is_: str, apart: timedelta) -> bool:
+    one, other = _date(was), _date(is_)
+    return one is not None and other is not None and abs((other - one) - apart) <= _CALENDAR
+
+
+def _date(text: str) -> date | None:
+    found = _DATE.match(text)
+    try:
+        return None if found is None else date(*(int(part) for part in found.groups()[:3]))
+    except ValueError:
+        return None
 
 
 def _leaves(facets: Mapping[str, Any]) -> dict[tuple[str, str], str]:

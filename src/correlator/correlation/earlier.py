@@ -30,6 +30,8 @@ class Earlier(msgspec.Struct, frozen=True):
     """The first of a series of odd runs, if it is not of the trace."""
 
     candidate: Candidate
+    of: UUID
+    """The run of the trace that it was found by."""
     run: UUID
     well: UUID
     """The last run of the job that was not odd."""
@@ -56,7 +58,7 @@ def earlier(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn) 
                 if is_unnoticed:
                     candidate.score *= _UNNOTICED
                     candidate.reasons.append("it began before the last good result, which had not noticed yet")
-                yield Earlier(candidate, first.id, well.id, dataset)
+                yield Earlier(candidate, found.run.id, first.id, well.id, dataset)
 
 
 def began(past: JobPast, dataset: UUID, run: PastRun, odd: Oddity) -> tuple[PastRun, Oddity, PastRun | None]:

@@ -86,7 +86,7 @@ class Findings(msgspec.Struct):
     @property
     def has_changed(self) -> bool:
         """Whether it was not set up as before."""
-        return bool(self.code or self.settings or self.inputs or self.took_over)
+        return bool(any(change.is_notable for change in self.code) or self.settings or self.inputs or self.took_over)
 
     @property
     def is_partial(self) -> bool:

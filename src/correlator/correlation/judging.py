@@ -62,7 +62,7 @@ def judged(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn, l
     )
     shared.update(_deploy(change) for found in findings.values() for change in found.code)
     first, second, *_ = [*sorted([*strongest.values(), least], reverse=True), 0.0]
-    suspected = _suspected(findings, effects, strongest, passed_on)
+    suspected = _suspected(findings, effects, strongest, passed_on, shared)
     for run, found in findings.items():
         if run not in effects:
             yield _known(found)
@@ -70,7 +70,8 @@ def judged(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn, l
         elsewhere = second if strongest[run] == first else first
         changes = _changes(case, found, shared)
         suspicion = suspected.get(run) or _Suspicion(is_entry=passed_on.is_entry(run))
-        yield _judged(case, found, effects[run], changes, elsewhere, suspicion)
+        is_followed = "amount" in effects[run].unexplained and passed_on.is_followed(run)
+        yield _judged(case, found, effects[run], changes, elsewhere, suspicion, is_followed=is_followed)
 
 
 class _Suspicion(msgspec.Struct):
@@ -92,6 +93,7 @@ def _suspected(
     effects: Mapping[UUID, Signs],
     strongest: Mapping[UUID, float],
     passed_on: PassedOn,
+    shared: Mapping[Setting, int],
 ) -> dict[UUID, _Suspicion]:
     """Share what is odd about runs that did not change themselves with those above that say nothing of the kind.
 
@@ -111,12 +113,20 @@ def _suspected(
                 suspicion.strength, suspicion.shown_by = strongest[run] * share, findings[run].run.name
             if _has_changed(above):
                 found.setdefault(run, _Suspicion()).is_cleared = above.run.name
-                suspicion.shown = max(suspicion.shown, strongest[run] / len(changed) ** 0.5)
+                shown = strongest[run] / len(changed) ** 0.5 / _commonness(_rarest(above, shared))
+                suspicion.shown = max(suspicion.shown, shown)
     return found
 
 
 def _has_changed(found: Findings) -> bool:
     return found.has_changed or found.is_partial or bool(found.sources)
+
+
+def _rarest(found: Findings, shared: Mapping[Setting, int]) -> int:
+    """How many have the change that the fewest have."""
+    changes = [shared[change.facet, change.path, change.after] for change in found.settings]
+    changes += [shared[_deploy(change)] for change in found.code if change.is_notable]
+    return 1 if found.inputs or found.took_over or found.sources or found.is_partial else min(changes, default=1)
 
 
 def _known(found: Findings) -> Candidate:
@@ -131,8 +141,16 @@ def _candidate(found: Findings) -> Candidate:
 
 
 def _judged(
-    case: Case, found: Findings, effects: Signs, changes: Signs, elsewhere: float, suspicion: _Suspicion
+    case: Case,
+    found: Findings,
+    effects: Signs,
+    changes: Signs,
+    elsewhere: float,
+    suspicion: _Suspicion,
+    *,
+    is_followed: bool,
 ) -> Candidate:
+    """`is_followed` where what was made of it has more or less rows as well: they take all columns with them."""
     candidate = _candidate(found)
     parts = effects.strengths(case)
     strongest = max(parts, default=0.0)
@@ -149,7 +167,7 @@ def _judged(
     parts += [strength * doubt for strength in changes.strengths(case)]
     candidate.evidence = [*_failed(found), *effects.evidence, *changes.evidence, *_slow(found)]
     candidate.reasons = [*effects.reasons, *changes.reasons]
-    if has_effect and changes.weights:
+    if has_effect and changes.weights and (_has_changed(found) or found.repeated is not None):
         parts.append(0.5 if max(strongest, suspicion.strength) > VISIBLE else 0.5 * effect)
         candidate.reasons.append("what changed goes with an effect")
     if suspicion.strength:
@@ -167,7 +185,7 @@ def _judged(
     score = 0.0
     for part in parts:
         score = _or(score, part)
-    if _reach_of(case, found.run.id) == frozenset():
+    if _reach_of(case, found.run.id) == frozenset() and not is_followed:
         score *= 0.3
         candidate.reasons.append("nothing of it is said to reach the column")
     if suspicion.is_cleared:
@@ -333,11 +351,19 @@ def _code(case: Case, found: Findings, shared: Mapping[Setting, int]) -> Signs:
     for change in found.code:
         subject = change.whose or found.run.name
         signs.evidence.append(Evidence("code", subject, change.before, change.after, _code_sentence(change)))
-        strength = 0.48
-        if change.words and wanted:
-            strength = 0.8 if change.words & wanted else 0.3
-            if change.words & wanted:
-                signs.reasons.append("the change touches the column")
+        strength = 0.48 * (1 - change.habit)
+        if change.words and wanted & change.words:
+            strength = 0.8
+            signs.reasons.append("the change touches the column")
+        elif change.is_of_rows:
+            strength = 0.55
+        elif change.words and wanted:
+            strength = 0.3
+        if change.is_elsewhere:
+            strength *= 0.4
+            signs.reasons.append("the code that is known of it is the same")
+        elif not change.is_notable:
+            signs.reasons.append("its code has a new version all the time")
         strengths.append(strength / _commonness(shared[_deploy(change)]))
     if found.inputs is not None:
         signs.evidence.append(_inputs_evidence(found.run.name, found.inputs))

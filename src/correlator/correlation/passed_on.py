@@ -1,6 +1,6 @@
 """What was passed on, not caused: which input of a run accounts for what is odd about it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -35,9 +35,13 @@ class PassedOn(msgspec.Struct, frozen=True):
     """Versions that were read although something newer was due."""
     gaps: Mapping[UUID, Sequence[datetime]]
     """By job when a run failed that was not made up for."""
+    made_up: Collection[UUID] = ()
+    """Runs that had to do more than their own share."""
 
     def volume(self, run: UUID, odd: Oddity, seen: frozenset[UUID] = frozenset()) -> str | None:
         """The input that had changed in the same way: directly, or through runs that do not count."""
+        if odd.score > 0 and run in self.made_up:
+            return "what runs before it had left undone"
         for version, above in self._inputs(run):
             if above.run.id in seen:
                 continue
@@ -58,6 +62,15 @@ class PassedOn(msgspec.Struct, frozen=True):
             if further is not None:
                 return further
         return None
+
+    def is_followed(self, run: UUID) -> bool:
+        """Whether what was made of it has more or less than usual in the same direction."""
+        own = [odd for _, odd in self.findings[run].volumes.values()]
+        readers = {step.use.reader for step in self.case.bad.steps if step.version and step.version.run == run}
+        below = [
+            odd for reader in readers if reader in self.findings for _, odd in self.findings[reader].volumes.values()
+        ]
+        return any(one.score * other.score > 0 for one in own for other in below)
 
     def schema(self, run: UUID, change: SchemaChange) -> str | None:
         """The input of which the same columns had vanished, or others had come in their stead."""

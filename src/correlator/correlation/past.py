@@ -22,6 +22,7 @@ MOST_RUNS: Final = 200
 
 _LATELY: Final = timedelta(days=8)
 _FIRST: Final = datetime.min.replace(tzinfo=UTC)
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class PastRun(msgspec.Struct, frozen=True, gc=False):
@@ -81,15 +82,25 @@ class JobPast(msgspec.Struct):
                 break
             if run.state in ("FAIL", "ABORT"):
                 series.append(run)
-        first = series[-1]
-        return first if first.parent is None else next(run for run in series if run.parent == first.parent)
+        last, *later = reversed(series)
+        soon = self._soon()
+        for run in later:
+            # Who does not say what started it is tried again soon.
+            is_again = run.started_at - last.ended_at < soon if last.parent is None else run.parent == last.parent
+            if not is_again:
+                break
+            last = run
+        return last
+
+    def _soon(self) -> timedelta:
+        """What begins so soon after a failure is another try."""
+        usual = self.interval(_LAST)
+        return timedelta(minutes=30) if usual is None else usual / 2
 
     def failed_between(self, since: datetime, until: datetime) -> list[PastRun]:
         """Runs that failed and were not tried again with success: under the same parent, or soon."""
         found = []
-        ends = self.ended_well()
-        gaps = sorted(other - one for one, other in pairwise(ends))
-        soon = gaps[len(gaps) // 2] / 2 if gaps else timedelta(minutes=30)
+        soon = self._soon()
         for run in self.runs:
             if run.state not in ("FAIL", "ABORT") or not since < run.ended_at <= until:
                 continue

@@ -1,17 +1,23 @@
 """How runs were set up: code, engine, parameters and what they read, theirs and of those that started them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
 from correlator.correlation.case import Case
-from correlator.correlation.changes import CODE, code_changes, setting_changes
+from correlator.correlation.changes import CODE, CodeChange, code_changes, setting_changes
 from correlator.correlation.findings import Findings, InputChange, Pair, Repeat, TakeOver
 from correlator.correlation.history import Run
 from correlator.correlation.past import PastRun, facets_at, run_facets
 
+_VERSION: Final = "sourceCodeLocation"
+_MOST_WINDOWS: Final = 9
+_FEWEST_WINDOWS: Final = 3
+"""Of so few it cannot be said what is a habit."""
 _STEADY: Final = 2
 """So many runs before must have read the same, lest every day has inputs of its own."""
 
@@ -25,6 +31,10 @@ class _Twin(msgspec.Struct, frozen=True):
     whose: str = ""
     """The job, if it is the one that started the run in question."""
 
+    @property
+    def apart(self) -> timedelta:
+        return self.now.started_at - self.then.started_at
+
 
 def find_changes_of_set_up(case: Case, pairs: Sequence[Pair]) -> None:
     """Of code, engine and parameters."""
@@ -34,7 +44,7 @@ def find_changes_of_set_up(case: Case, pairs: Sequence[Pair]) -> None:
     code = facets_at(case.history, "job", asked, CODE)
     facets = run_facets(case.history, {run.id for _, twin in twins for run in (twin.now, twin.then)})
     # What was before tells what changes from run to run anyway: it is asked for where something has changed at all.
-    changed = [twin for _, twin in twins if setting_changes(*_compared(facets, twin), [])]
+    changed = [twin for _, twin in twins if setting_changes(*_compared(facets, twin), [], twin.apart)]
     facets |= run_facets(case.history, {run for twin in changed for run in twin.older})
     for pair, twin in twins:
         now, then = ends[pair.found.run.id]
@@ -46,8 +56,44 @@ def find_changes_of_set_up(case: Case, pairs: Sequence[Pair]) -> None:
         older = [facets.get(run) or {} for run in twin.older]
         pair.found.settings += [
             msgspec.structs.replace(change, whose=twin.whose)
-            for change in setting_changes(*_compared(facets, twin), older)
+            for change in setting_changes(*_compared(facets, twin), older, twin.apart)
         ]
+    _find_habits(case, pairs)
+
+
+def _find_habits(case: Case, pairs: Sequence[Pair]) -> None:
+    """How often versions of code changed in as much time before: who shares a repository has a new one every day."""
+    deployed = [pair for pair in pairs if any(_is_version(change) for change in pair.found.code)]
+    moments = {pair.found.run.id: list(_windows(case, pair)) for pair in deployed}
+    asked = [(pair.found.run.job_id, moment) for pair in deployed for moment in moments[pair.found.run.id]]
+    code = facets_at(case.history, "job", asked, [_VERSION])
+    for pair in deployed:
+        stood = [code[pair.found.run.job_id, moment].get(_VERSION) for moment in moments[pair.found.run.id]]
+        known = [body for body in stood if body is not None]
+        if len(known) <= _FEWEST_WINDOWS:
+            continue
+        changed = sum(bool(code_changes({_VERSION: one}, {_VERSION: other})) for one, other in pairwise(known))
+        habit = changed / (len(known) - 1)
+        pair.found.code = [
+            msgspec.structs.replace(change, habit=habit) if _is_version(change) else change
+            for change in pair.found.code
+        ]
+
+
+def _is_version(change: CodeChange) -> bool:
+    return change.facet == _VERSION and not change.whose
+
+
+def _windows(case: Case, pair: Pair) -> Iterator[datetime]:
+    """From the run that it is compared with backwards, each as long as the time between the two."""
+    good = case.pasts[pair.found.run.job_id].good
+    length = pair.found.run.last_moment - pair.before.ended_at
+    moment = pair.before.ended_at
+    for _ in range(_MOST_WINDOWS):
+        if length <= timedelta(0) or moment < good[-1].ended_at:
+            return
+        yield moment
+        moment -= length
 
 
 def _compared(facets: Mapping[UUID, dict[str, Any]], twin: _Twin) -> tuple[dict[str, Any], dict[str, Any]]:
