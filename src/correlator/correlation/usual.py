@@ -74,7 +74,7 @@ def oddity(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | No
     if len(before) < _FEWEST:
         return None
     one = Sample.of(at, amount)
-    return _judged(one, amount, before, _as_of_hour(one, before, _as_of_now(one, before)))
+    return _judged(one, amount, *_of_its_kind(one, before, _as_of_hour(one, before, _as_of_now(one, before))))
 
 
 def odd(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | None:
@@ -82,7 +82,7 @@ def odd(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | None:
     if len(before) < _FEWEST:
         return None
     one = Sample.of(at, amount)
-    logs = _as_of_hour(one, before, _as_of_now(one, before))
+    before, logs = _of_its_kind(one, before, _as_of_hour(one, before, _as_of_now(one, before)))
     if abs(_Usual.of(logs).score(one.log)) < _ODD_SCORE:
         return None
     found = _judged(one, amount, before, logs)
@@ -105,7 +105,7 @@ def band(at: datetime, before: Sequence[Sample]) -> tuple[float, float, float] |
     if len(before) < _FEWEST:
         return None
     one = Sample.of(at, 0.0)
-    usual = _Usual.of(_as_of_hour(one, before, _as_of_now(one, before)))
+    usual = _Usual.of(_of_its_kind(one, before, _as_of_hour(one, before, _as_of_now(one, before)))[1])
     reach = max(_ODD_SCORE * usual.spread, _ODD_RATIO)
     low, high = (math.exp(usual.middle + side * reach) - 1 for side in (-1, 1))
     return max(0.0, low), math.exp(usual.middle) - 1, high
@@ -140,6 +140,24 @@ def _as_of_hour(one: Sample, before: Sequence[Sample], logs: list[float]) -> lis
     # Of an hour that was rarely seen nothing is known but the amount itself.
     shift = [usual - median(of_hour) if len(of_hour) >= _OF_AN_HOUR else 0.0 for of_hour in by_hour]
     return [log + shift[hour] for hour, log in zip(hours, logs, strict=True)]
+
+
+def _of_its_kind(one: Sample, before: Sequence[Sample], logs: list[float]) -> tuple[Sequence[Sample], list[float]]:
+    """Those of weekends alone, for one of a weekend, where these are another thing than the days between.
+
+    What is usual on a Wednesday is odd on a Sunday then. The days between are the most among all anyway.
+    """
+    if one.at.weekday() not in _WEEKEND:
+        return before, logs
+    kind = [number for number, sample in enumerate(before) if sample.at.weekday() in _WEEKEND]
+    others = [log for sample, log in zip(before, logs, strict=True) if sample.at.weekday() not in _WEEKEND]
+    if len(kind) < _FEWEST or len(others) < _FEWEST:
+        return before, logs
+    of_kind = [logs[number] for number in kind]
+    here, there = _Usual.of(of_kind), _Usual.of(others)
+    if abs(here.middle - there.middle) < _ODD_SCORE * max(here.spread, there.spread):
+        return before, logs
+    return [before[number] for number in kind], of_kind
 
 
 def _alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> Iterator[list[float]]:

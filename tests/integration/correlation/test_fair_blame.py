@@ -144,6 +144,20 @@ def test_a_weekend_is_no_fall_where_only_a_profile_counts_rows(connection: Conne
     assert not {kind for one in detail.candidates if one.job.name == "load clicks" for kind in kinds(one)} & {"volume"}
 
 
+def test_a_quiet_sunday_with_as_much_as_on_a_weekday_is_odd(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(21):
+        rows = 300 + day if day % 7 in (5, 6) and day < 20 else 1000 + day
+        weeks.run("load", day, 1, writes=["raw"], rows=rows)
+        weeks.run("mart", day, 2, reads=["raw"], writes=["mart"], facets=engine("1" if day < 20 else "2"))
+        weeks.check("mart", day, 3, good=day < 20, test="row_count")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert kinds(detail.candidates[0]) == {"volume"}
+
+
 def test_who_changed_and_counts_nothing_goes_before_who_shows_it(connection: Connection) -> None:
     weeks = Weeks()
     for day in range(10):

@@ -49,6 +49,18 @@ def test_a_weekend_is_judged_by_weekends() -> None:
     assert round(odd.usual, -1) == 100
 
 
+def test_as_much_as_on_a_weekday_is_odd_on_a_quiet_sunday() -> None:
+    samples = daily(20, lambda day: 300 if day % 7 in (5, 6) else 1000)
+
+    assert judged(samples, 20, 1000).score > 0
+    assert judged(samples, 20, 1000).strength
+    assert not judged(samples, 20, 300).strength
+
+
+def test_where_weekends_are_like_other_days_all_tell_what_is_usual() -> None:
+    assert not judged(daily(20, lambda _: 1000), 20, 1080).strength
+
+
 def test_a_night_is_judged_by_nights() -> None:
     def usual(hour: int) -> float:
         return 100 + 900 * math.sin(math.pi * (hour % 24) / 24) ** 2
