@@ -30,6 +30,7 @@ _TOLD: Final = 5
 """Candidates of which the first run that shows it is looked for."""
 _ASKED: Final = 4
 """Reasons for reasons that are asked for at one level: each is a walk of its own."""
+_WORTH_A_LOOK: Final = 0.1
 _LEAST_LEFT: Final = 0.3
 """Of a run whose oddity another of its job had passed on already: it may have more to be said against it."""
 _MOST: Final = 20
@@ -100,10 +101,15 @@ class _Asking:
 
     def why_undelivered(self, candidate: Candidate, since: datetime, candidates: Candidates) -> None:
         """A red test before it, or what it read."""
-        self._ask(self._red(candidate.run, since) or self._failed(candidate.run), candidate, candidates)
+        red = self._red(candidate.run, since)
+        if red is not None:
+            self._ask(red, candidate, candidates)
+        else:
+            self.why_failed(candidate, candidates)
 
     def why_failed(self, candidate: Candidate, candidates: Candidates) -> None:
-        self._ask(self._failed(candidate.run), candidate, candidates)
+        """What it read. Who else writes the same table has nothing to do with it."""
+        self._ask(self._failed(candidate.run), candidate, candidates, nearest=1)
 
     def why_odd(self, odd: Earlier, candidates: Candidates) -> None:
         """What went into it is not of the trace."""
@@ -125,20 +131,20 @@ class _Asking:
                 other.score *= 0.95 * PER_STEP**standing.distance
                 candidates.add(other)
 
-    def _ask(self, failure: Failure | None, candidate: Candidate, candidates: Candidates) -> None:
+    def _ask(self, failure: Failure | None, candidate: Candidate, candidates: Candidates, nearest: int = 0) -> None:
         if candidate.run is not None:
             if candidate.run.id in self._asked:
                 return
             self._asked.add(candidate.run.id)
         answer = [] if failure is None else self._answer(failure)
-        others = [other for other in answer if other.job_id != candidate.job_id]
+        others = [other for other in answer if other.job_id != candidate.job_id and other.distance >= nearest]
         best = max((other.score for other in others), default=0.0)
-        if best < _CONVINCING:
-            return
-        candidate.score *= 1 - 0.75 * best
-        candidate.reasons.append("it had its reasons further upstream")
+        if best >= _CONVINCING:
+            candidate.score *= 1 - 0.75 * best
+            candidate.reasons.append("it had its reasons further upstream")
         for other in others:
-            if other.score >= VISIBLE:
+            # One that convinces nobody is still what there is to look at next.
+            if other.score >= VISIBLE or (other.score == best >= _WORTH_A_LOOK):
                 other.distance += candidate.distance
                 other.score *= 0.95
                 candidates.add(other)

@@ -22,8 +22,15 @@ _OLDER: Final = 4
 
 
 def examine(case: Case) -> dict[UUID, Findings]:
+    new_ways = _new_ways(case)
     found = {
-        run_id: Findings(run, distance, _baseline(case, run), is_new=run_id not in case.good.distances)
+        run_id: Findings(
+            run,
+            distance,
+            _baseline(case, run),
+            is_new=run_id in new_ways,
+            is_new_way=run_id in new_ways and run_id in case.good.distances,
+        )
         for run_id, distance in case.bad.distances.items()
         if (run := case.runs.get(run_id)) is not None
     }
@@ -42,6 +49,32 @@ def examine(case: Case) -> dict[UUID, Findings]:
     for pair in pairs:
         find_between(case, pair)
         find_repeat(case, pair)
+    return found
+
+
+def _new_ways(case: Case) -> set[UUID]:
+    """Runs by which something came in that had not come that way when all was well.
+
+    One that stands on both sides is among them where another job had read it then: the one in question had read what
+    was before it.
+    """
+    if case.bad.start is None:
+        return set()
+    read = {
+        (reader.job_id, step.version.key)
+        for step in case.good.steps
+        if step.version is not None and (reader := case.runs.get(step.use.reader)) is not None
+    }
+    first = [run for run, distance in case.bad.distances.items() if not distance and run not in case.good.distances]
+    found, left = set(first), first
+    while left:
+        run = case.runs.get(left.pop())
+        for step in case.bad.reads_of(run.id) if run is not None else ():
+            version = step.version
+            if run is None or version is None or version.run in found or (run.job_id, version.key) in read:
+                continue
+            found.add(version.run)
+            left.append(version.run)
     return found
 
 

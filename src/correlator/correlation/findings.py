@@ -62,7 +62,9 @@ class Findings(msgspec.Struct):
     baseline: PastRun | None
     """The run of the same job that it is compared with."""
     is_new: bool
-    """Whether it is not on the good side as well."""
+    """Whether it is not on the good side as well, or not by the same way."""
+    is_new_way: bool = False
+    """Whether it is there too, by another way."""
     code: list[CodeChange] = msgspec.field(default_factory=list)
     settings: list[SettingChange] = msgspec.field(default_factory=list)
     inputs: InputChange | None = None

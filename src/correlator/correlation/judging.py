@@ -188,6 +188,9 @@ def _judged(
     if _reach_of(case, found.run.id) == frozenset() and not is_followed:
         score *= 0.3
         candidate.reasons.append("nothing of it is said to reach the column")
+    if found.is_new_way:
+        score *= 0.85
+        candidate.reasons.append("by another way it had come in before, and the test passed")
     if suspicion.is_cleared:
         score *= 0.7
         candidate.reasons.append(f"it did not change, and {suspicion.is_cleared}, which it has data from, did")

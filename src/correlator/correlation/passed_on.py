@@ -115,7 +115,7 @@ class PassedOn(msgspec.Struct, frozen=True):
             step.version is not None
             and (step.version.key in self.stale or step.version.run in self.case.good.distances)
             for step in self.case.bad.reads_of(run)
-        )
+        ) or any(above.unchanged for _, above in self._inputs(run))
 
     def silent_above(self, run: UUID, topic: Topic) -> list[Findings]:
         """Runs that something may have come from unseen: they, and all below them, say nothing of the kind."""

@@ -19,6 +19,12 @@ _DAY: Final = timedelta(days=1)
 _TO_GROW: Final = 16
 """So many tell whether there is more from one to the next,"""
 _NO_TIME: Final = timedelta(0)
+_WEEK: Final = 5 * _DAY
+"""From a Sunday to the next Saturday and a bit: of one weekend it cannot be said that all are like it."""
+_BEFORE: Final = 3
+"""On so many days it was like that at about this hour, and it is nothing new."""
+_LIKE: Final = 0.2
+"""On the scale of logarithms."""
 _WEEKS: Final = 27 * _DAY
 """in two weeks and two weeks, so that each half has its weekends."""
 _WEEKEND: Final = (5, 6)
@@ -97,7 +103,27 @@ def _judged(one: Sample, amount: float, before: Sequence[Sample], logs: list[flo
     is_odd = all(score > 0 for score in scores) or all(score < 0 for score in scores)
     # How far it is from what is usual is told by those that are most alike, if they are more than two.
     usual = [part for part, of_part in zip(parts, alike, strict=True) if len(of_part) >= _TO_TELL][-1]
+    is_odd = is_odd and not _has_been(one, before)
     return Oddity(amount, math.exp(usual.middle) - 1, min(scores, key=abs) if is_odd else 0.0)
+
+
+def _has_been(one: Sample, before: Sequence[Sample]) -> bool:
+    """Whether one of several a day was like that on other days.
+
+    Who has nothing to do most of the time has much to do when a day's delivery is there, an hour earlier or later.
+    """
+    if len(before) < 2 * ((before[0].at - before[-1].at) / _DAY + 1):
+        return False
+    hours = {(one.at.hour + shift) % 24 for shift in (-1, 0, 1)}
+    is_weekend = one.at.weekday() in _WEEKEND
+    alike = [
+        sample.at.date()
+        for sample in before
+        if abs(sample.log - one.log) < _LIKE
+        and sample.at.hour in hours
+        and (sample.at.weekday() in _WEEKEND) == is_weekend
+    ]
+    return len(set(alike)) >= _BEFORE
 
 
 def band(at: datetime, before: Sequence[Sample]) -> tuple[float, float, float] | None:
@@ -151,7 +177,7 @@ def _of_its_kind(one: Sample, before: Sequence[Sample], logs: list[float]) -> tu
         return before, logs
     kind = [number for number, sample in enumerate(before) if sample.at.weekday() in _WEEKEND]
     others = [log for sample, log in zip(before, logs, strict=True) if sample.at.weekday() not in _WEEKEND]
-    if len(kind) < _FEWEST or len(others) < _FEWEST:
+    if len(kind) < _TO_TELL or len(others) < _FEWEST or before[kind[0]].at - before[kind[-1]].at < _WEEK:
         return before, logs
     of_kind = [logs[number] for number in kind]
     here, there = _Usual.of(of_kind), _Usual.of(others)
