@@ -43,7 +43,7 @@ def test_a_weekend_is_judged_by_weekends() -> None:
 
     assert not judged(samples, 33, 100).strength
     odd = judged(samples, 33, 1000)
-    assert (odd.strength, round(odd.usual, -1)) == (0, 100)
+    assert (odd.strength, round(odd.usual, -1)) == (1, 100)
     odd = judged(samples, 33, 3000)
     assert odd.strength == 1
     assert round(odd.usual, -1) == 100
@@ -55,6 +55,25 @@ def test_as_much_as_on_a_weekday_is_odd_on_a_quiet_sunday() -> None:
     assert judged(samples, 20, 1000).score > 0
     assert judged(samples, 20, 1000).strength
     assert not judged(samples, 20, 300).strength
+
+
+def test_of_one_weekend_it_is_not_known_what_weekends_are_like() -> None:
+    samples = daily(6, lambda day: 300 if day == 5 else 1000)
+
+    assert not judged(samples, 6, 1000).strength
+
+
+def test_a_delivery_that_comes_an_hour_later_is_what_it_was_on_other_days() -> None:
+    hours = [Sample.of(_MONDAY + timedelta(hours=hour), 4000 if hour % 24 == 4 else 0) for hour in range(11 * 24)]
+    at = _MONDAY + timedelta(days=11, hours=5)
+
+    def strength(amount: float) -> float:
+        found = oddity(at, amount, hours[::-1])
+        assert found is not None
+        return found.strength
+
+    assert not strength(4100)
+    assert strength(9000)
 
 
 def test_where_weekends_are_like_other_days_all_tell_what_is_usual() -> None:

@@ -1,0 +1,93 @@
+"""By which way something came in: diamonds, neighbours, old data that is passed on, and what a failure read."""
+
+from typing import Any
+
+import psycopg
+
+from tests.integration.correlation.weeks import Weeks, engine, first, kinds, told
+
+Connection = psycopg.Connection[Any]
+
+
+def test_what_came_in_by_another_way_before_is_new_where_it_comes_in_now(connection: Connection) -> None:
+    """Of a diamond one side reads at once, and the test passes; the other reads hours later."""
+    weeks = Weeks()
+    for day in range(10):
+        rows = 300 if day == 9 else 1000 + 3 * day
+        weeks.run("load", day, 0.5, writes=["raw"], rows=rows)
+        for hour in range(1, 24) if day < 9 else range(1, 7):
+            if hour == 4:
+                weeks.run("fact", day, 4, reads=["raw"], writes=["fact"], rows=rows)
+            weeks.run("dim", day, hour + 0.2, reads=["raw"], writes=["dim"])
+            weeks.run("mart", day, hour + 0.4, reads=["dim", "fact"], writes=["mart"])
+            weeks.check("mart", day, hour + 0.8, good=(day, hour) < (9, 4), test="row_count")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert "by another way it had come in before, and the test passed" in detail.candidates[0].reasons
+
+
+def test_what_was_read_the_same_way_when_all_was_well_is_no_cause(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        weeks.run("load", day, 0.5, writes=["raw"], rows=300 if day == 9 else 1000 + 3 * day)
+        for hour in range(1, 24) if day < 9 else range(1, 7):
+            release = "2" if (day, hour) >= (9, 4) else "1"
+            weeks.run("mart", day, hour, reads=["raw"], writes=["mart"], facets=engine(release))
+            weeks.check("mart", day, hour + 0.5, good=(day, hour) < (9, 4), test="in_range", column="price")
+
+    detail = told(connection, weeks, "mart")
+
+    assert detail.candidates[0].job.name == "mart"
+    assert kinds(detail.candidates[0]) == {"engine"}
+
+
+def test_who_else_writes_the_table_is_no_reason_for_a_failure(connection: Connection) -> None:
+    weeks, failed = Weeks(), ""
+    for day in range(10):
+        bad = day == 9
+        weeks.run("load us", day, 1.5 if bad else 1.0, writes=["raw"], rows=1000 + 3 * day)
+        run = weeks.run("load eu", day, 1.2, writes=["raw"], rows=None if bad else 2000 + 3 * day, state=_ended(bad))
+        failed = run if bad else failed
+        weeks.run("mart", day, 3, reads=["raw"], writes=["mart"])
+        weeks.check("mart", day, 4, good=not bad, test="row_count")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load eu", failed)
+    assert "it had its reasons further upstream" not in detail.candidates[0].reasons
+
+
+def _ended(bad: bool) -> str:  # noqa: FBT001 (a state)
+    return "FAIL" if bad else "COMPLETE"
+
+
+def test_as_many_rows_as_the_last_time_are_passed_on_like_any_number(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(12):
+        rows = 1000 + 37 * min(day, 10)
+        weeks.run("load", day, 1, writes=["raw"], rows=rows)
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"], rows=6 * rows)
+        weeks.run("mart", day, 3, reads=["staged"], writes=["mart"], rows=3 * rows)
+        weeks.check("mart", day, 4, good=day < 11, test="freshness")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert "what it read had not changed either" in detail.candidates[1].reasons
+
+
+def test_what_a_failed_run_had_read_is_what_to_look_at_next(connection: Connection) -> None:
+    """That something changed there convinces nobody, but it is all there is."""
+    weeks = Weeks()
+    for day in range(8):
+        bad = day == 7
+        weeks.run("load", day, 1, writes=["raw"], facets=engine("2" if bad else "1"))
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"], state=_ended(bad))
+        weeks.check("staged", day, 3, good=not bad, test="freshness")
+
+    detail = told(connection, weeks, "staged")
+
+    assert first(detail) == ("stage", weeks.last("stage"))
+    assert (detail.candidates[1].job.name, detail.candidates[1].run_id) == ("load", weeks.last("load"))
