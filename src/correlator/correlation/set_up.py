@@ -63,19 +63,25 @@ def find_changes_of_set_up(case: Case, pairs: Sequence[Pair]) -> None:
 
 def _find_habits(case: Case, pairs: Sequence[Pair]) -> None:
     """How often versions of code changed in as much time before: who shares a repository has a new one every day."""
-    deployed = [pair for pair in pairs if any(_is_version(change) for change in pair.found.code)]
-    moments = {pair.found.run.id: list(_windows(case, pair)) for pair in deployed}
-    asked = [(pair.found.run.job_id, moment) for pair in deployed for moment in moments[pair.found.run.id]]
+    # Of those that have the same one now, the nearest speaks for all: it may be every job there is.
+    deployed: dict[str, Pair] = {}
+    for pair in sorted(pairs, key=lambda pair: pair.found.distance):
+        for change in pair.found.code:
+            if _is_version(change):
+                deployed.setdefault(change.after, pair)
+    moments = {version: list(_windows(case, pair)) for version, pair in deployed.items()}
+    asked = [(pair.found.run.job_id, moment) for version, pair in deployed.items() for moment in moments[version]]
     code = facets_at(case.history, "job", asked, [_VERSION])
-    for pair in deployed:
-        stood = [code[pair.found.run.job_id, moment].get(_VERSION) for moment in moments[pair.found.run.id]]
+    habits: dict[str, float] = {}
+    for version, pair in deployed.items():
+        stood = [code[pair.found.run.job_id, moment].get(_VERSION) for moment in moments[version]]
         known = [body for body in stood if body is not None]
-        if len(known) <= _FEWEST_WINDOWS:
-            continue
-        changed = sum(bool(code_changes({_VERSION: one}, {_VERSION: other})) for one, other in pairwise(known))
-        habit = changed / (len(known) - 1)
+        if len(known) > _FEWEST_WINDOWS:
+            changed = sum(bool(code_changes({_VERSION: one}, {_VERSION: other})) for one, other in pairwise(known))
+            habits[version] = changed / (len(known) - 1)
+    for pair in pairs if habits else ():
         pair.found.code = [
-            msgspec.structs.replace(change, habit=habit) if _is_version(change) else change
+            msgspec.structs.replace(change, habit=habits.get(change.after, 0.0)) if _is_version(change) else change
             for change in pair.found.code
         ]
 
