@@ -281,7 +281,9 @@ class World:
         table = self.warehouse.tables[check.table]
         seen = written.whole[until - 1]
         if table.is_log:
-            window = DAY if check.when == "daily" else min(job.every for job in self.warehouse.writers(check.table))
+            # Who checks after each write looks at what it wrote, and not at the one before because it came early.
+            every = min(job.every for job in self.warehouse.writers(check.table))
+            window = DAY if check.when == "daily" else every / 2
             parts = written.parts[written.until(now - window) : until]
             whole = seen
             seen = together(parts) if parts else Content(0.0, 0.0, whole.columns, {}, {}, 0.0, 1.0, whole.as_of)

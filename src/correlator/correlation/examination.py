@@ -1,5 +1,7 @@
 """Look at every run of the bad trace, each beside the same job's run on the good side."""
 
+from collections import defaultdict
+from datetime import datetime
 from itertools import islice
 from typing import Final
 from uuid import UUID
@@ -60,18 +62,21 @@ def _new_ways(case: Case) -> set[UUID]:
     """
     if case.bad.start is None:
         return set()
-    read = {
-        (reader.job_id, step.version.key)
-        for step in case.good.steps
-        if step.version is not None and (reader := case.runs.get(step.use.reader)) is not None
-    }
+    read: defaultdict[tuple[UUID, tuple[UUID, UUID, datetime]], set[UUID]] = defaultdict(set)
+    for step in case.good.steps:
+        reader = case.runs.get(step.use.reader)
+        if step.version is not None and reader is not None:
+            read[reader.job_id, step.version.key].add(reader.id)
     first = [run for run, distance in case.bad.distances.items() if not distance and run not in case.good.distances]
     found, left = set(first), first
     while left:
         run = case.runs.get(left.pop())
         for step in case.bad.reads_of(run.id) if run is not None else ():
             version = step.version
-            if run is None or version is None or version.run in found or (run.job_id, version.key) in read:
+            if run is None or version is None or version.run in found:
+                continue
+            # Of a run that stands on both sides, what it read is compared with what was read by the one before it.
+            if read[run.job_id, version.key] - {run.id}:
                 continue
             found.add(version.run)
             left.append(version.run)

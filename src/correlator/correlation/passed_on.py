@@ -13,7 +13,7 @@ from correlator.correlation.findings import Findings, Topic
 from correlator.correlation.history import Version
 from correlator.correlation.usual import Oddity
 
-_MUCH: Final = 0.9
+_MUCH: Final = 0.75
 """An amount that is as odd as that makes averages and shares of nulls others too."""
 _SHARE: Final = 0.4
 """What goes in explains what comes out when it changed by at least so much of it, on the scale of logarithms."""

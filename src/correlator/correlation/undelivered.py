@@ -127,7 +127,7 @@ def _not_renewed(case: Case, job: UUID, version: Version, before: datetime | Non
     # After a Friday it may be Monday's that comes next.
     rhythm = past.rhythm(version.at)
     due = version.at + (usual if rhythm is None else rhythm.interval)
-    if rhythm is not None and due - rhythm.slack > now:
+    if due > now:
         return None
     return Trouble(job, past.failed_since(version.at, now), version.at, due)
 

@@ -23,6 +23,7 @@ _WEEK: Final = 5 * _DAY
 """From a Sunday to the next Saturday and a bit: of one weekend it cannot be said that all are like it."""
 _BEFORE: Final = 3
 """On so many days it was like that at about this hour, and it is nothing new."""
+_SAME: Final = 1e-9
 _LIKE: Final = 0.2
 """On the scale of logarithms."""
 _WEEKS: Final = 27 * _DAY
@@ -89,7 +90,7 @@ def odd(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | None:
         return None
     one = Sample.of(at, amount)
     before, logs = _of_its_kind(one, before, _as_of_hour(one, before, _as_of_now(one, before)))
-    if abs(_Usual.of(logs).score(one.log)) < _ODD_SCORE:
+    if abs(_Usual.of(logs, is_fixed=_is_fixed(logs)).score(one.log)) < _ODD_SCORE:
         return None
     found = _judged(one, amount, before, logs)
     return found if found.strength else None
@@ -98,7 +99,8 @@ def odd(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | None:
 def _judged(one: Sample, amount: float, before: Sequence[Sample], logs: list[float]) -> Oddity:
     """`logs` are those of `before`, as they would be now."""
     alike = list(_alike(one, before, logs))
-    parts = [_Usual.of(part) for part in alike]
+    is_fixed = _is_fixed(logs)
+    parts = [_Usual.of(part, is_fixed=is_fixed) for part in alike]
     scores = [part.score(one.log) for part in parts]
     is_odd = all(score > 0 for score in scores) or all(score < 0 for score in scores)
     # How far it is from what is usual is told by those that are most alike, if they are more than two.
@@ -201,6 +203,11 @@ def _alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> Iterator
             yield part
 
 
+def _is_fixed(logs: Sequence[float]) -> bool:
+    """Whether it has always been the same, one row for each of twelve regions: that is no number by chance."""
+    return len(logs) >= MANY and logs[0] > 0 and max(logs) - min(logs) < _SAME
+
+
 class _Usual(msgspec.Struct, frozen=True):
     """On the scale of logarithms."""
 
@@ -208,11 +215,11 @@ class _Usual(msgspec.Struct, frozen=True):
     spread: float
 
     @classmethod
-    def of(cls, logs: Sequence[float]) -> "_Usual":
+    def of(cls, logs: Sequence[float], *, is_fixed: bool = False) -> "_Usual":
         middle = median(logs)
         # Of few samples the spread is a guess; and small numbers differ by chance, by their square root.
         least = _LEAST_SPREAD if len(logs) >= MANY else 2 * _LEAST_SPREAD
-        chance = math.exp(-max(middle, 0.0) / 2)
+        chance = 0.0 if is_fixed else math.exp(-max(middle, 0.0) / 2)
         return cls(middle, max(_SPREAD * median([abs(log - middle) for log in logs]), least, chance))
 
     def score(self, log: float) -> float:

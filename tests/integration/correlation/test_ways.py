@@ -4,7 +4,8 @@ from typing import Any
 
 import psycopg
 
-from tests.integration.correlation.weeks import Weeks, engine, first, kinds, told
+from tests.integration.correlation.weeks import Weeks, engine, first, kinds, metrics, told
+from tests.unit.rulebook.histories import DB
 
 Connection = psycopg.Connection[Any]
 
@@ -91,3 +92,47 @@ def test_what_a_failed_run_had_read_is_what_to_look_at_next(connection: Connecti
 
     assert first(detail) == ("stage", weeks.last("stage"))
     assert (detail.candidates[1].job.name, detail.candidates[1].run_id) == ("load", weeks.last("load"))
+
+
+def test_a_new_way_is_new_all_the_way_up(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        rows = 300 if day == 9 else 1000 + 3 * day
+        weeks.run("load", day, 0.5, writes=["raw"], rows=rows)
+        weeks.run("stage", day, 0.8, reads=["raw"], writes=["staged"], rows=rows)
+        for hour in range(1, 24) if day < 9 else range(1, 7):
+            if hour == 4:
+                weeks.run("fact", day, 4, reads=["staged"], writes=["fact"], rows=rows)
+            weeks.run("dim", day, hour + 0.2, reads=["staged"], writes=["dim"])
+            weeks.run("mart", day, hour + 0.4, reads=["dim", "fact"], writes=["mart"])
+            weeks.check("mart", day, hour + 0.8, good=(day, hour) < (9, 4), test="row_count")
+
+    assert first(told(connection, weeks, "mart")) == ("load", weeks.last("load"))
+
+
+def test_who_else_writes_the_table_is_not_late_before_it_is_due(connection: Connection) -> None:
+    """The test looks after each of the two: after the first, the second has not been there yet on any day."""
+    weeks = Weeks()
+    for day in range(10):
+        bad = day == 9
+        weeks.run("load eu", day, 1, writes=["raw"], facets=engine("2" if bad else "1"), minutes=5)
+        weeks.check("raw", day, 1.1, good=not bad, test="not_null", column="status")
+        weeks.run("load us", day, 1.1, writes=["raw"], minutes=5)
+        weeks.check("raw", day, 1.2, good=not bad, test="not_null", column="status")
+
+    detail = told(connection, weeks, "raw")
+
+    assert first(detail)[0] == "load eu"
+    assert "late_run" not in {kind for one in detail.candidates for kind in kinds(one)}
+
+
+def test_other_averages_come_with_other_amounts(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        rows = 600 if day == 9 else 1000 + 3 * day
+        weeks.run("load", day, 1, writes=["raw"], rows=rows)
+        facets = metrics(rows=rows, sums={"amount": rows * (6.2 if day == 9 else 7.8)})
+        weeks.run("stage", day, 2, reads=["raw"], writes=[{"namespace": DB, "name": "staged", "facets": facets}])
+        weeks.check("staged", day, 3, good=day < 9, test="sum_between", column="amount")
+
+    assert first(told(connection, weeks, "staged")) == ("load", weeks.last("load"))

@@ -57,6 +57,13 @@ def test_as_much_as_on_a_weekday_is_odd_on_a_quiet_sunday() -> None:
     assert not judged(samples, 20, 300).strength
 
 
+def test_what_has_always_been_the_same_is_no_number_by_chance() -> None:
+    regions = [Sample.of(_MONDAY + timedelta(days=day), 12) for day in range(10)]
+
+    assert judged(regions, 10, 7).strength
+    assert not judged(daily(10, lambda day: 10 + day % 5), 10, 7).strength
+
+
 def test_of_one_weekend_it_is_not_known_what_weekends_are_like() -> None:
     samples = daily(6, lambda day: 300 if day == 5 else 1000)
 
