@@ -107,7 +107,7 @@ class JobPast(msgspec.Struct):
             # Of several tries the last one counts.
             if not any(
                 (run.parent is not None and other.parent == run.parent)
-                or (other.state == "COMPLETE" and other.started_at - run.ended_at < soon)
+                or ((other.state == "COMPLETE" or run.parent is None) and other.started_at - run.ended_at < soon)
                 for other in self.runs
                 if other.ended_at > run.ended_at
             ):

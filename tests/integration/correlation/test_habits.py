@@ -158,6 +158,18 @@ def test_who_makes_up_for_a_run_that_failed_is_not_to_blame(connection: Connecti
     assert "what runs before it had left undone accounts for it" in detail.candidates[1].evidence[0].sentence
 
 
+def test_of_the_tries_that_another_run_made_up_for_the_last_is_meant(connection: Connection) -> None:
+    weeks, tries = Weeks(), list[str]()
+    for day in range(10):
+        if day == 8:
+            tries = [weeks.run("load", day, 1 + n / 3, writes=["raw"], state="FAIL") for n in range(3)]
+        else:
+            weeks.run("load", day, 1, writes=["raw"], rows=2050 if day == 9 else 1000 + 3 * day)
+        weeks.check("raw", day, 3, good=day < 9, test="row_count")
+
+    assert first(told(connection, weeks, "raw")) == ("load", tries[2])
+
+
 def test_who_makes_up_for_a_run_that_never_was_is_not_to_blame(connection: Connection) -> None:
     weeks = Weeks()
     for day in range(10):
