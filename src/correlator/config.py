@@ -395,7 +395,7 @@ class PipelineSettings(JudgeSettings):
     )
     pipeline_batch_bytes: Annotated[
         Bytes, About(BYTES, "The most bytes of one batch, from files; a larger file is a batch of its own.")
-    ] = 1_000_000_000
+    ] = 2_000_000_000
     small_batch_events: Annotated[
         int, About(whole(0), "Up to so many events a batch is one task, which is quick; beyond it all cores share it.")
     ] = 5_000

@@ -27,6 +27,11 @@ WHERE relnamespace = %s::regnamespace
 ORDER BY indexrelid
 """
 
+_PRIMARY_KEYS: Final = """
+SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+WHERE relnamespace = %s::regnamespace AND indisprimary ORDER BY indexrelid
+"""
+
 
 class NextFacts:
     """Made empty and bare, filled, dressed, and put in place."""
@@ -56,6 +61,9 @@ class NextFacts:
         with self._connection.transaction(), _search_path(self._connection, NEXT):
             while self._taken_off:
                 self._connection.execute(self._taken_off.pop().encode())
+            # Ids come in no order, which leaves a third of each page of these empty.
+            for (index,) in self._connection.execute(_PRIMARY_KEYS, [NEXT]).fetchall():
+                self._connection.execute(f"REINDEX INDEX {index}".encode())
         for (table,) in self._connection.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = 'r'", [NEXT]
         ).fetchall():
