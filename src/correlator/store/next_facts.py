@@ -26,7 +26,15 @@ WHERE relnamespace = %s::regnamespace
   AND (indpred IS NULL OR relam <> (SELECT oid FROM pg_am WHERE amname = 'hash'))
 ORDER BY indexrelid
 """
-
+# Room for updates: most of what is loaded is over, and will not be updated.
+_ROOM: Final = """
+SELECT format('ALTER TABLE %%s RESET (fillfactor)', pg_class.oid::regclass),
+       format('ALTER TABLE %%s SET (%%s)', pg_class.oid::regclass, option)
+FROM pg_class CROSS JOIN unnest(reloptions) AS option
+WHERE relnamespace = %s::regnamespace AND option LIKE 'fillfactor=%%'
+  AND relname IN ('facet_history', 'job_runs', 'lineage_edges', 'run_column_mappings', 'test_results')
+ORDER BY relname
+"""
 _PRIMARY_KEYS: Final = """
 SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
 WHERE relnamespace = %s::regnamespace AND indisprimary ORDER BY indexrelid
@@ -50,7 +58,9 @@ class NextFacts:
                     if migration.makes_facts:
                         connection.execute(migration.sql.encode())
                 # In the words of this search path nothing carries a schema, nor may it afterwards.
-                found = [row for query in (_KEYS, _INDEXES) for row in connection.execute(query.encode(), [NEXT])]
+                found = [
+                    row for query in (_KEYS, _INDEXES, _ROOM) for row in connection.execute(query.encode(), [NEXT])
+                ]
             with _search_path(connection, NEXT):
                 for take_off, put_on in found:
                     connection.execute(take_off.encode())
