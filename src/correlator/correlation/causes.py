@@ -18,7 +18,7 @@ from correlator.correlation.earlier import Earlier, earlier
 from correlator.correlation.examination import examine
 from correlator.correlation.history import History, Run, Version
 from correlator.correlation.judging import judged
-from correlator.correlation.made_up import blamed_for_rest, find_made_up
+from correlator.correlation.left_out import blamed_for_rest, find_left_out
 from correlator.correlation.onset import move_to_onset
 from correlator.correlation.passed_on import PassedOn
 from correlator.correlation.questions import Question
@@ -64,20 +64,23 @@ def explain(
     undelivered = find_undelivered(case, findings)
     missed = find_gaps(case)
     gaps = {gap.job: [run.ended_at for run in gap.failed] for gap in missed}
-    made_up = find_made_up(case, findings)
-    passed_on = PassedOn(case, findings, frozenset(undelivered.stale), gaps, made_up.keys())
+    left_out = find_left_out(case, findings)
+    made_up = {run for run, left in left_out.items() if left.is_made_up or left.is_silent}
+    for left in left_out.values():
+        if not left.is_made_up:
+            gaps.setdefault(left.found.run.job_id, []).append(left.due)
+    passed_on = PassedOn(case, findings, frozenset(undelivered.stale), gaps, made_up)
     least = 0.9 * case.fit("stale") if undelivered.is_new else 0.0
     candidates = Candidates(judged(case, findings, passed_on, least))
     asking = _Asking(case, limits, why_red, further)
     for trouble in undelivered.troubles.values():
         candidate = candidates.add(blamed(case, trouble))
-        if trouble.blame == 1.0:
+        if trouble.is_of_its_own:
             asking.why_undelivered(candidate, trouble.since, candidates)
     for gap in missed:
         asking.why_failed(candidates.add(blamed_gap(case, gap)), candidates)
-    for left in made_up.values():
-        if left.failed is None:
-            candidates.add(blamed_for_rest(case, left))
+    for left in left_out.values():
+        candidates.add(blamed_for_rest(case, left))
     for candidate in left_behind(case, findings):
         candidates.add(candidate)
     for odd in earlier(case, findings, passed_on):

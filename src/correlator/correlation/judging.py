@@ -271,6 +271,9 @@ def _volume(case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | 
     signs.unexplained.add("amount")
     if abs(odd.log_ratio) > EXTREME:
         signs.weights.append(("broken", 0.6))
+    if not odd.amount and case.failure.question.kind == "freshness":
+        # It ran, and brought nothing: what there is grows old as if it had not run.
+        signs.weights.append(("stale", 0.85))
     return signs
 
 

@@ -14,7 +14,7 @@ from correlator.correlation.changes import metric_changes, rows_of
 from correlator.correlation.findings import Findings, Pair
 from correlator.correlation.history import Version
 from correlator.correlation.past import PastRun, facets_at
-from correlator.correlation.usual import Sample, oddity
+from correlator.correlation.usual import Sample, is_weekend, oddity
 
 _KEY: Final = "dataQualityMetrics"
 _SWINGS: Final = 4
@@ -83,6 +83,11 @@ def _compare(one: Findings, version: Version, now: Any, told: Sequence[tuple[dat
     one.said["values"].add(version.dataset)
     former = [metrics for _, metrics in told]
     changes = metric_changes(former[0], now, former[1 : 1 + _SWINGS])
+    # A Saturday's sum is no news after a Friday's, where it was so on the Sunday before.
+    alike = [metrics for at, metrics in told if is_weekend(at) == is_weekend(version.at) and metrics is not None]
+    if changes and alike and is_weekend(told[0][0]) != is_weekend(version.at):
+        news = {(change.column, change.what) for change in metric_changes(alike[0], now, alike[1 : 1 + _SWINGS])}
+        changes = [change for change in changes if (change.column, change.what) in news]
     if changes:
         one.metrics[version.dataset] = changes
     rows = rows_of(now)

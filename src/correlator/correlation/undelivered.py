@@ -19,6 +19,8 @@ from correlator.correlation.walk import Step
 _AFTER_OTHERS: Final = 0.35
 """What is left of the blame of a job that could not deliver because what it reads had not come."""
 _FAILED_AFTER_OTHERS: Final = 0.5
+_BESIDE_OTHERS: Final = 0.7
+"""Where another job has written to the same table in time: as a whole it is as new as what came last."""
 _AS_BEFORE: Final = 0.2
 """What is left where it had not delivered when all was well either."""
 
@@ -39,6 +41,11 @@ class Trouble(msgspec.Struct, frozen=True):
     distance: int = 0
     blame: float = 1.0
     """What is left of it: less where something further upstream did not deliver either."""
+
+    @property
+    def is_of_its_own(self) -> bool:
+        """Whether nothing else that did not deliver accounts for it."""
+        return self.blame >= _BESIDE_OTHERS
 
 
 class Undelivered(msgspec.Struct):
@@ -92,11 +99,23 @@ def find_undelivered(case: Case, findings: Mapping[UUID, Findings]) -> Undeliver
         found.stale.add(version.key)
         above = _troubles_above(case, run.job_id, upstream, at)
         left = _AFTER_OTHERS if trouble.failed is None else _FAILED_AFTER_OTHERS
-        found.blame(trouble, distance, left if above else 1.0)
+        is_beside = case.failure.question.kind == "freshness" and _is_beside(case, version)
+        found.blame(trouble, distance, left if above else _BESIDE_OTHERS if is_beside else 1.0)
         for further, steps in above:
             is_last = not _troubles_above(case, further.job, upstream, at)
             found.blame(further, distance + steps, 1.0 if is_last else _AFTER_OTHERS)
     return found
+
+
+def _is_beside(case: Case, version: Version) -> bool:
+    """Whether what was tested was renewed by another job."""
+    start = case.bad.start
+    return (
+        start is not None
+        and version.dataset == start.dataset
+        and version.run != start.run
+        and start.run not in case.good.distances
+    )
 
 
 def _read_before(case: Case, step: Step, well: Mapping[_ReadBy, datetime]) -> datetime | None:
@@ -204,6 +223,8 @@ def blamed(case: Case, trouble: Trouble) -> Candidate:
     candidate.score = strength * trouble.blame * PER_STEP**trouble.distance
     if trouble.blame == _AS_BEFORE:
         candidate.reasons.append("it was so when the test passed")
+    elif trouble.blame == _BESIDE_OTHERS:
+        candidate.reasons.append("another job has written there in time")
     elif trouble.blame < 1:
         candidate.reasons.append("something further upstream did not deliver either")
     return candidate

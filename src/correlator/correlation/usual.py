@@ -37,6 +37,10 @@ _LEAST_SPREAD: Final = 0.04
 """On the scale of logarithms: amounts that differ by less are the same."""
 
 
+def is_weekend(at: datetime) -> bool:
+    return at.weekday() in _WEEKEND
+
+
 class Sample(msgspec.Struct, frozen=True, gc=False):
     """One of thousands that a question may look at."""
 
@@ -117,13 +121,11 @@ def _has_been(one: Sample, before: Sequence[Sample]) -> bool:
     if len(before) < 2 * ((before[0].at - before[-1].at) / _DAY + 1):
         return False
     hours = {(one.at.hour + shift) % 24 for shift in (-1, 0, 1)}
-    is_weekend = one.at.weekday() in _WEEKEND
+    of_weekend = is_weekend(one.at)
     alike = [
         sample.at.date()
         for sample in before
-        if abs(sample.log - one.log) < _LIKE
-        and sample.at.hour in hours
-        and (sample.at.weekday() in _WEEKEND) == is_weekend
+        if abs(sample.log - one.log) < _LIKE and sample.at.hour in hours and is_weekend(sample.at) == of_weekend
     ]
     return len(set(alike)) >= _BEFORE
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import psycopg
 
-from tests.integration.correlation.weeks import Weeks, engine, first, kinds, metrics, told
+from tests.integration.correlation.weeks import Weeks, engine, first, kinds, metrics, sql, told
 from tests.unit.rulebook.histories import DB
 
 Connection = psycopg.Connection[Any]
@@ -136,3 +136,36 @@ def test_other_averages_come_with_other_amounts(connection: Connection) -> None:
         weeks.check("staged", day, 3, good=day < 9, test="sum_between", column="amount")
 
     assert first(told(connection, weeks, "staged")) == ("load", weeks.last("load"))
+
+
+def test_what_a_column_holds_on_weekends_is_no_news_after_a_friday(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(14):
+        is_weekend, bad = day % 7 >= 5, day == 13
+        total = (600 if is_weekend else 1000) + 7 * (day % 3)
+        sums = {"facets": metrics(12, sums={"amount": 12.0 * total})}
+        weeks.run("sum up", day, 1, writes=[{"namespace": DB, "name": "sums", **sums}])
+        code = sql("select * from sums" if not bad else "select * from sums where is_valid")
+        weeks.run("mart", day, 2, reads=["sums"], writes=["mart"], job_facets=code)
+        # Nobody looks on Saturdays.
+        if day % 7 != 5:
+            weeks.check("mart", day, 3, good=not bad, test="sum_between", column="amount")
+
+    assert first(told(connection, weeks, "mart")) == ("mart", weeks.last("mart"))
+
+
+def test_a_table_of_several_grows_old_by_the_one_that_brought_nothing(connection: Connection) -> None:
+    """The other one was late, as the test came early: but what was tested had been written in time."""
+    weeks, empty = Weeks(), ""
+    for day in range(10):
+        bad = day == 9
+        weeks.run("load shops", day, 1.5 if bad else 1.0, writes=["raw"], rows=1000 + 3 * day)
+        run = weeks.run("load web", day, 1.1, writes=["raw"], rows=0 if bad else 2000 + 3 * day, minutes=6)
+        empty = run if bad else empty
+        weeks.check("raw", day, 1.49, good=not bad, test="freshness")
+
+    detail = told(connection, weeks, "raw")
+
+    assert first(detail) == ("load web", empty)
+    assert detail.candidates[1].job.name == "load shops"
+    assert "another job has written there in time" in detail.candidates[1].reasons

@@ -1,0 +1,113 @@
+"""Runs that were left out: a job ended well, then not when it was due, then well again.
+
+By the time a test looks all is as it should be, and what was left out is lost, or the next run has done it beside its
+own share. Few say how much that was.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from itertools import pairwise
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from correlator.correlation.candidates import PER_STEP, Candidate, Evidence
+from correlator.correlation.case import Case
+from correlator.correlation.findings import Findings
+from correlator.correlation.past import PastRun
+from correlator.correlation.phrases import said
+
+_LEFT_OUT: Final = 1.5
+"""Times as long as usual from one to the next: what is less has come late and was not left out."""
+_MOST_SHARES: Final = 1.5
+"""So many times what was left undone, at most: more than that has other reasons."""
+_SEEN: Final = 0.75
+_SILENT: Final = 0.6
+"""Of a run after it that does not say how much it did."""
+_AS_USUAL: Final = 0.35
+"""Of one that did as much as ever, or far more than it had to."""
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """That something is missing between two runs of a job which both ended well."""
+
+    found: Findings
+    """The run of the trace by which it was found."""
+    since: datetime
+    """The last good end before."""
+    due: datetime
+    failed: PastRun | None
+    """The last of those that failed; None if there was none at all when one was due."""
+    is_made_up: bool
+    """Whether the one that followed wrote more than usual, and about as much as it had to."""
+    is_silent: bool
+    """Whether that one does not say how much it wrote."""
+
+
+def find_left_out(case: Case, findings: Mapping[UUID, Findings]) -> dict[UUID, LeftOut]:
+    """By run of the trace the first since the run of its job that was behind the last good result."""
+    found: dict[UUID, LeftOut] = {}
+    for run, one in findings.items():
+        left = _left_out(case, one) if one.is_new and one.baseline is not None else None
+        if left is not None:
+            found[run] = left
+    return found
+
+
+def _left_out(case: Case, one: Findings) -> LeftOut | None:
+    past = case.pasts[one.run.job_id]
+    if one.baseline is None:
+        return None
+    usual = past.interval(one.baseline.ended_at)
+    if usual is None:
+        return None
+    good = [run for run in past.good if one.baseline.ended_at <= run.ended_at <= one.run.last_moment]
+    for before, after in pairwise(reversed(good)):
+        time = after.started_at - before.ended_at
+        if time < _LEFT_OUT * usual and after.id != one.run.id:
+            continue
+        rhythm = past.rhythm(before.ended_at)
+        if rhythm is None or not rhythm.is_late(before.ended_at, after.started_at):
+            continue
+        shares = time / rhythm.interval
+        is_own = after.id == one.run.id
+        most = max((odd.amount / max(odd.usual, 1) for _, odd in one.volumes.values() if odd.score > 0), default=0.0)
+        is_made_up = is_own and 0 < most <= _MOST_SHARES * shares
+        if shares < _LEFT_OUT and not is_made_up:
+            continue
+        return LeftOut(
+            one,
+            before.ended_at,
+            before.ended_at + rhythm.interval,
+            # Not by when the next one began: who tells of its end alone began then.
+            next((run for run in past.runs if run.state in ("FAIL", "ABORT") and _is_within(run, before, after)), None),
+            is_made_up,
+            is_silent=not one.said["amount"],
+        )
+    return None
+
+
+def _is_within(run: PastRun, before: PastRun, after: PastRun) -> bool:
+    return before.ended_at < run.ended_at < after.ended_at
+
+
+def blamed_for_rest(case: Case, left: LeftOut) -> Candidate:
+    """The run that never was, or the first of those that failed."""
+    of_job, distance = left.found.run, left.found.distance
+    failed = None if left.failed is None else case.run(case.pasts[of_job.job_id].began_to_fail(left.failed).id)
+    candidate = Candidate(of_job.job_id, of_job.namespace, of_job.name, failed, distance)
+    since = f"{left.since:%Y-%m-%d %H:%M}"
+    if failed is None:
+        sentence = f"{of_job.name} was due again after {since}, and did not run before the one that made up for it"
+        candidate.evidence.append(Evidence("missing_run", of_job.name, since, None, sentence))
+    else:
+        ended = f"{failed.name} ended with {failed.state} at {failed.last_moment:%Y-%m-%d %H:%M}"
+        sentence = f"{ended}{said(failed.error_message)}; what it had left undone was for the next one"
+        candidate.evidence.append(Evidence("run_failed", failed.name, "COMPLETE", failed.state, sentence))
+    if left.is_made_up:
+        strength = _SEEN * case.fit("more")
+    else:
+        strength = (_SILENT if left.is_silent else _AS_USUAL) * max(case.fit("more"), case.fit("less"))
+    candidate.score = strength * PER_STEP**distance
+    return candidate

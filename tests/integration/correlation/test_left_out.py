@@ -1,0 +1,76 @@
+"""Runs that were left out, where all ran again before a test looked: what they had to do is lost, or was done later."""
+
+from typing import Any
+
+import psycopg
+
+from tests.integration.correlation.weeks import Weeks, first, kinds, told
+
+Connection = psycopg.Connection[Any]
+
+
+def test_a_run_that_never_was_is_named_though_nobody_says_how_much_the_next_one_did(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        if day != 8:
+            weeks.run("load", day, 1, writes=["raw"])
+            weeks.check("raw", day, 3, good=day < 9, test="sum_between", column="amount")
+
+    detail = told(connection, weeks, "raw")
+
+    assert first(detail) == ("load", None)
+    assert kinds(detail.candidates[0]) == {"missing_run"}
+
+
+def test_a_run_that_failed_before_the_last_good_result_is_named_for_what_the_next_one_made_up(
+    connection: Connection,
+) -> None:
+    """What was read on the day itself was yesterday's once more, and nobody noticed; then came two days at once."""
+    weeks, failed = Weeks(), ""
+    for day in range(10):
+        if day == 8:
+            failed = weeks.run("load", day, 1, writes=["raw"], state="FAIL")
+        else:
+            weeks.run("load", day, 1, writes=["raw"], rows=2050 if day == 9 else 1000 + 3 * day)
+        weeks.run("mart", day, 2, reads=["raw"], writes=["mart"])
+        weeks.check("mart", day, 3, good=day < 9, test="row_count")
+
+    assert first(told(connection, weeks, "mart")) == ("load", failed)
+
+
+def test_a_failure_is_seen_by_those_who_tell_of_the_ends_of_their_runs_alone(connection: Connection) -> None:
+    weeks, failed = Weeks(), ""
+    for day in range(10):
+        if day == 8:
+            failed = weeks.run("load", day, 1, writes=["raw"], state="FAIL", minutes=0)
+        else:
+            weeks.run("load", day, 1, writes=["raw"], minutes=0)
+        weeks.run("mart", day, 2, reads=["raw"], writes=["mart"])
+        weeks.check("mart", day, 3, good=day < 9, test="row_count")
+
+    assert first(told(connection, weeks, "mart")) == ("load", failed)
+
+
+def test_hours_that_were_left_out_are_missing_from_the_day(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        for hour in range(24):
+            if not (day == 8 and 9 <= hour < 21):
+                weeks.run("load", day, hour, writes=["raw"], rows=1000 + (day * 7 + hour * 3) % 11)
+        rows = 12_060 if day == 9 else 24_000 + day * 13
+        weeks.run("mart", day, 4.5, reads=["raw"], writes=["mart"], rows=rows)
+        weeks.check("mart", day, 5, good=day < 9, test="row_count")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", None)
+    assert "missing_run" in kinds(detail.candidates[0])
+
+
+def test_who_came_late_has_left_nothing_out(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        weeks.run("load", day, 2 if day == 9 else 1, writes=["raw"])
+        weeks.check("raw", day, 3, good=day < 9, test="row_count")
+
+    assert kinds(told(connection, weeks, "raw").candidates[0]) == set()
