@@ -65,6 +65,10 @@ class Candidates:
     def of(self, run: UUID) -> Candidate | None:
         return self._found.get(("run", run))
 
+    @property
+    def best(self) -> float:
+        return max((candidate.score for candidate in self._found.values()), default=0.0)
+
     def ranked(self) -> list[Candidate]:
         """Of runs of one job that show the same change the first one stands for all."""
         found: dict[object, Candidate] = {}

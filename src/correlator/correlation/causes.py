@@ -12,6 +12,7 @@ from uuid import UUID
 
 import msgspec
 
+from correlator.correlation.came_and_went import came_and_went
 from correlator.correlation.candidates import PER_STEP, VISIBLE, Candidate, Candidates, each_once
 from correlator.correlation.case import Case, Failure, attempt, open_case
 from correlator.correlation.earlier import Earlier, earlier
@@ -26,6 +27,8 @@ from correlator.correlation.undelivered import blamed, blamed_gap, find_gaps, fi
 from correlator.correlation.walk import Limits, Trace
 
 _CONVINCING: Final = 0.4
+_SUFFICIENT: Final = 0.5
+"""Where one scores as much, nobody looks for what was over before."""
 _TOLD: Final = 5
 """Candidates of which the first run that shows it is looked for."""
 _ASKED: Final = 4
@@ -85,6 +88,9 @@ def explain(
         candidates.add(candidate)
     for odd in earlier(case, findings, passed_on):
         asking.why_odd(odd, candidates)
+    if candidates.best < _SUFFICIENT:
+        for candidate in came_and_went(case, findings):
+            candidates.add(candidate)
     ranked = candidates.ranked()
     for candidate in ranked[:_TOLD]:
         move_to_onset(case, None if candidate.run is None else findings.get(candidate.run.id), candidate)

@@ -290,9 +290,7 @@ def direction(odd: Oddity) -> str:
 def _schema(case: Case, found: Findings, dataset: UUID, passed_on: PassedOn, reach: frozenset[str] | None) -> Signs:
     change = found.schemas[dataset]
     explained = passed_on.schema(found.run.id, change)
-    sentence = f"schema changed: {_schema_words(change)}" + (
-        f"; {explained} had changed so before" if explained else ""
-    )
+    sentence = f"schema changed: {schema_words(change)}" + (f"; {explained} had changed so before" if explained else "")
     evidence = _schema_evidence(case, dataset, change, sentence)
     if not change.broken:
         return Signs([("schema", 0.08)], [evidence])
@@ -302,7 +300,7 @@ def _schema(case: Case, found: Findings, dataset: UUID, passed_on: PassedOn, rea
     return Signs([("schema", 0.85 if hits else 0.4)], [evidence], unexplained={"schema"})
 
 
-def _schema_words(change: SchemaChange) -> str:
+def schema_words(change: SchemaChange) -> str:
     words = [f"{name} is gone" for name in change.removed]
     words += [f"{name} is {after}, was {before}" for name, before, after in change.retyped]
     words += [f"{name} is new" for name in change.added]
@@ -420,7 +418,7 @@ def _sources(case: Case, found: Findings) -> Signs:
     """What comes from outside and is not as it was."""
     signs = Signs()
     for dataset, change in found.sources.items():
-        sentence = f"schema of {case.name(dataset)}, which it reads, changed: {_schema_words(change)}"
+        sentence = f"schema of {case.name(dataset)}, which it reads, changed: {schema_words(change)}"
         signs.evidence.append(_schema_evidence(case, dataset, change, sentence))
         reach = case.bad.columns.get(dataset)
         hits = reach is None or bool(reach & change.broken) or case.failure.question.column in change.broken

@@ -83,11 +83,12 @@ def _compare(one: Findings, version: Version, now: Any, told: Sequence[tuple[dat
     one.said["values"].add(version.dataset)
     former = [metrics for _, metrics in told]
     changes = metric_changes(former[0], now, former[1 : 1 + _SWINGS])
-    # A Saturday's sum is no news after a Friday's, where it was so on the Sunday before.
-    alike = [metrics for at, metrics in told if is_weekend(at) == is_weekend(version.at) and metrics is not None]
-    if changes and alike and is_weekend(told[0][0]) != is_weekend(version.at):
-        news = {(change.column, change.what) for change in metric_changes(alike[0], now, alike[1 : 1 + _SWINGS])}
-        changes = [change for change in changes if (change.column, change.what) in news]
+    # A Saturday's sum is no news after a Friday's, where it was so on the Sunday before; nor is what was so a week ago.
+    for kind in (is_weekend, datetime.weekday):
+        alike = [metrics for at, metrics in told if kind(at) == kind(version.at) and metrics is not None]
+        if changes and alike and kind(told[0][0]) != kind(version.at):
+            news = {(change.column, change.what) for change in metric_changes(alike[0], now, alike[1 : 1 + _SWINGS])}
+            changes = [change for change in changes if (change.column, change.what) in news]
     if changes:
         one.metrics[version.dataset] = changes
     rows = rows_of(now)

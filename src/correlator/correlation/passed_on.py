@@ -11,7 +11,7 @@ from correlator.correlation.case import Case
 from correlator.correlation.changes import SchemaChange
 from correlator.correlation.findings import Findings, Topic
 from correlator.correlation.history import Version
-from correlator.correlation.usual import Oddity
+from correlator.correlation.usual import MANY, Oddity
 
 _MUCH: Final = 0.75
 """An amount that is as odd as that makes averages and shares of nulls others too."""
@@ -56,12 +56,17 @@ class PassedOn(msgspec.Struct, frozen=True):
             if theirs is not None and theirs[1].log_ratio * odd.log_ratio > 0:
                 if abs(theirs[1].log_ratio) > _SHARE * abs(odd.log_ratio):
                     return name
-            elif version.dataset in above.said["amount"]:
+            elif version.dataset in above.said["amount"] and not self._is_always_as_many(version, above):
                 continue
             further = self.volume(above.run.id, odd, seen | {run})
             if further is not None:
                 return further
         return None
+
+    def _is_always_as_many(self, version: Version, above: Findings) -> bool:
+        """Whether there is a row for each of twelve regions, whatever went in: that does not tell what it was."""
+        before = self.case.pasts[above.run.job_id].rows_before(version.dataset, above.run.last_moment)[:MANY]
+        return len(before) == MANY and all(sample.amount == version.row_count for sample in before)
 
     def is_followed(self, run: UUID) -> bool:
         """Whether what was made of it has more or less than usual in the same direction."""

@@ -169,3 +169,16 @@ def test_a_table_of_several_grows_old_by_the_one_that_brought_nothing(connection
     assert first(detail) == ("load web", empty)
     assert detail.candidates[1].job.name == "load shops"
     assert "another job has written there in time" in detail.candidates[1].reasons
+
+
+def test_what_has_as_many_rows_whatever_goes_in_does_not_tell_that_nothing_was_lost(connection: Connection) -> None:
+    """One row for each region: which of their keys are left is another thing, and the join below shows it."""
+    weeks = Weeks()
+    for day in range(12):
+        bad = day == 11
+        weeks.run("load", day, 1, writes=["raw"], rows=400 if bad else 1000 + 3 * day)
+        weeks.run("sum up", day, 2, reads=["raw"], writes=["regions"], rows=12)
+        weeks.run("mart", day, 3, reads=["regions"], writes=["mart"], rows=2000 if bad else 5000 + 9 * day)
+        weeks.check("mart", day, 4, good=not bad, test="row_count")
+
+    assert first(told(connection, weeks, "mart")) == ("load", weeks.last("load"))

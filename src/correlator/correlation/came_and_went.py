@@ -1,0 +1,187 @@
+"""What came and went: changes of code, settings, columns and amounts that were over before the last run that was read.
+
+A day is made of hours, and the trace knows the last of them alone. By then somebody may have noticed, and the hours
+between are in what the test looked at all the same. And where rows are only ever added, what was wrong a week ago is
+still there when a sum has grown beyond its bounds. It is asked where nothing else explains much, for all jobs at once.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from correlator.correlation.candidates import PER_STEP, Candidate, Evidence
+from correlator.correlation.case import Case
+from correlator.correlation.changes import CODE, CodeChange, code_changes, schema_change, setting_changes
+from correlator.correlation.earlier import began
+from correlator.correlation.findings import Findings
+from correlator.correlation.judging import direction, schema_words, volume_evidence
+from correlator.correlation.past import JobPast, PastRun, facets_at, run_facets
+from correlator.correlation.usual import odd
+
+_FEWEST: Final = 2
+_MOST: Final = 48
+"""Runs of a job that are looked at, the latest: two days of hours."""
+_MOST_OF_ALL: Final = 200
+"""Of all jobs together: each is a few probes of an index."""
+_A_GAP: Final = 1.5
+_SINCE_WELL: Final = 0.5
+"""As of a change without an effect that is seen; but somebody has taken it back."""
+_BEFORE: Final = 0.35
+"""Of what was over when the test passed last."""
+
+
+class _Former(msgspec.Struct, frozen=True):
+    """The runs of a job before the one that was read."""
+
+    found: Findings
+    baseline: PastRun
+    runs: list[PastRun]
+    """The first one first."""
+
+
+def came_and_went(case: Case, findings: Mapping[UUID, Findings]) -> list[Candidate]:
+    """Of each job at most one."""
+    former = _former(case, findings)
+    if not former:
+        return []
+    first: dict[UUID, Candidate] = {}
+    for candidate in (*_amounts(case, former), *_code(case, former), *_settings(case, former), *_schemas(case, former)):
+        known = first.get(candidate.job_id)
+        if known is None or known.score < candidate.score:
+            first[candidate.job_id] = candidate
+    return list(first.values())
+
+
+def _former(case: Case, findings: Mapping[UUID, Findings]) -> list[_Former]:
+    new = [one for one in findings.values() if one.is_new and one.baseline is not None]
+    found: list[_Former] = []
+    left, most = _MOST_OF_ALL, max(_MOST_OF_ALL // max(len(new), 1), _MOST // 4)
+    for one in sorted(new, key=lambda each: (each.distance, each.run.id)):
+        good = case.pasts[one.run.job_id].good
+        runs = [past for past in good if past.ended_at < one.run.last_moment][: min(_MOST, most, left)]
+        if len(runs) >= _FEWEST and one.baseline is not None:
+            found.append(_Former(one, one.baseline, runs[::-1]))
+            left -= len(runs)
+    return found
+
+
+def _episode(former: _Former, differs: Mapping[UUID, bool]) -> PastRun | None:
+    """The first run of the last stretch that was not as it is now, if it was as now before that, too."""
+    first: PastRun | None = None
+    for past in reversed(former.runs):
+        if differs[past.id]:
+            first = past
+        elif first is not None:
+            return first
+    return None
+
+
+def _amounts(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
+    """Those since the last good result are known already."""
+    for one in former:
+        past = case.pasts[one.found.run.job_id]
+        wanted = {run.id for run in one.runs if run.ended_at <= one.baseline.ended_at}
+        for version in case.bad.written[one.found.run.id] if not one.found.volumes else ():
+            written = [
+                (run, rows)
+                for run, rows, _ in past.written.get(version.dataset, ())
+                if run.id in wanted and rows is not None
+            ]
+            for run, rows in sorted(written, key=lambda each: (each[0].ended_at, each[0].id), reverse=True):
+                strange = odd(run.ended_at, float(rows), past.rows_before(version.dataset, run.ended_at))
+                if strange is not None and not _came_after_a_gap(past, run):
+                    start, theirs, _ = began(past, version.dataset, run, strange)
+                    evidence = volume_evidence(case, version.dataset, "rows", theirs)
+                    strength = theirs.strength * case.fit(direction(theirs))
+                    yield _candidate(case, one, start, evidence, strength)
+                    break
+
+
+def _came_after_a_gap(past: JobPast, run: PastRun) -> bool:
+    """Whether it had to do what others had left undone: that is as it should be."""
+    ends, usual = past.ended_well(run.started_at), past.interval(run.ended_at)
+    return bool(ends) and usual is not None and run.started_at - ends[-1] > _A_GAP * usual
+
+
+def _code(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
+    asked = [
+        (one.found.run.job_id, moment)
+        for one in former
+        for moment in (*(past.ended_at for past in one.runs), one.found.run.last_moment)
+    ]
+    code = facets_at(case.history, "job", asked, CODE)
+    for one in former:
+        job = one.found.run.job_id
+        now = code[job, one.found.run.last_moment]
+        changes = {past.id: _changed(code[job, past.ended_at], now) for past in one.runs}
+        first = _episode(one, {run: change is not None for run, change in changes.items()})
+        change = None if first is None else changes[first.id]
+        if first is not None and change is not None:
+            sentence = "the code changed, and was changed back before the last run that was read"
+            evidence = Evidence("code", one.found.run.name, change.after, change.before, sentence)
+            yield _candidate(case, one, first, evidence, case.fit("code"))
+
+
+def _changed(stood: Mapping[str, Any], now: Mapping[str, Any]) -> CodeChange | None:
+    return next((change for change in code_changes(stood, now) if change.is_notable), None) if stood != now else None
+
+
+def _settings(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
+    facets = run_facets(case.history, [id_ for one in former for id_ in (one.found.run.id, *(p.id for p in one.runs))])
+    for one in former:
+        run = one.found.run
+        now = facets.get(run.id) or {}
+        changes = {
+            past.id: {
+                (change.facet, change.path): change
+                for change in setting_changes(facets.get(past.id) or {}, now, [], run.started_at - past.started_at)
+            }
+            for past in one.runs
+        }
+        for key in sorted({key for of_run in changes.values() for key in of_run}):
+            seen = {of_run[key].before for of_run in changes.values() if key in of_run}
+            first = _episode(one, {run_id: key in of_run for run_id, of_run in changes.items()})
+            # What has many values is another from run to run.
+            if first is None or len(seen) > 1:
+                continue
+            change = changes[first.id][key]
+            sentence = f"{change.path} of {change.facet} was {change.before}, before that and later {change.after}"
+            kind = "engine" if change.is_engine else "parameter"
+            evidence = Evidence(kind, run.name, change.after, change.before, sentence)
+            yield _candidate(case, one, first, evidence, case.fit("setting"))
+            break
+
+
+def _schemas(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
+    asked = [
+        (version.written_as, moment)
+        for one in former
+        for version in case.bad.written[one.found.run.id]
+        for moment in (*(past.ended_at for past in one.runs), version.at)
+    ]
+    schemas = facets_at(case.history, "dataset", asked, ["schema"])
+    for one in former:
+        for version in case.bad.written[one.found.run.id]:
+            now = schemas[version.written_as, version.at].get("schema")
+            changes = {
+                past.id: schema_change(now, schemas[version.written_as, past.ended_at].get("schema"))
+                for past in one.runs
+            }
+            first = _episode(one, {run: bool(change.broken) for run, change in changes.items()})
+            if first is not None:
+                sentence = f"schema changed, and was changed back later: {schema_words(changes[first.id])}"
+                evidence = Evidence("schema", case.names.get(version.dataset, ""), None, None, sentence)
+                yield _candidate(case, one, first, evidence, case.fit("schema"))
+
+
+def _candidate(case: Case, one: _Former, past: PastRun, evidence: Evidence, strength: float) -> Candidate:
+    run = case.run(past.id)
+    candidate = Candidate(run.job_id, run.namespace, run.name, run, one.found.distance, evidence=[evidence])
+    is_since = past.ended_at > one.baseline.ended_at
+    candidate.score = (_SINCE_WELL if is_since else _BEFORE) * strength * PER_STEP**one.found.distance
+    candidate.reasons.append("what it wrote may be in what was read, beside that of later runs")
+    if not is_since:
+        candidate.reasons.append("it was so before the last good result, which had not noticed")
+    return candidate
