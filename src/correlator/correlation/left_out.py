@@ -80,16 +80,12 @@ def _left_out(case: Case, one: Findings) -> LeftOut | None:
             one,
             before.ended_at,
             before.ended_at + rhythm.interval,
-            # Not by when the next one began: who tells of its end alone began then.
-            next((run for run in past.runs if run.state in ("FAIL", "ABORT") and _is_within(run, before, after)), None),
+            # Not by when the next one began, for who tells of its end alone began then; and not a try of that one.
+            next(iter(past.failed_between(before.ended_at, after.ended_at)), None),
             is_made_up,
             is_silent=not one.said["amount"],
         )
     return None
-
-
-def _is_within(run: PastRun, before: PastRun, after: PastRun) -> bool:
-    return before.ended_at < run.ended_at < after.ended_at
 
 
 def blamed_for_rest(case: Case, left: LeftOut) -> Candidate:

@@ -67,6 +67,21 @@ def test_hours_that_were_left_out_are_missing_from_the_day(connection: Connectio
     assert "missing_run" in kinds(detail.candidates[0])
 
 
+def test_a_try_that_failed_and_was_tried_again_is_not_what_was_left_out(connection: Connection) -> None:
+    """It is of the first run that came after."""
+    weeks = Weeks()
+    for day in range(10):
+        for hour in range(24):
+            if (day, hour) == (8, 21):
+                weeks.run("load", day, hour - 0.2, writes=["raw"], state="FAIL", minutes=2)
+            if not (day == 8 and 9 <= hour < 21):
+                weeks.run("load", day, hour, writes=["raw"])
+        weeks.run("mart", day, 4.5, reads=["raw"], writes=["mart"])
+        weeks.check("mart", day, 5, good=day < 9, test="row_count")
+
+    assert first(told(connection, weeks, "mart")) == ("load", None)
+
+
 def test_who_came_late_has_left_nothing_out(connection: Connection) -> None:
     weeks = Weeks()
     for day in range(10):
