@@ -6,6 +6,7 @@ still there when a sum has grown beyond its bounds. It is asked where nothing el
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import Any, Final
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from correlator.correlation.changes import CODE, CodeChange, code_changes, schem
 from correlator.correlation.earlier import began
 from correlator.correlation.findings import Findings
 from correlator.correlation.judging import direction, schema_words, volume_evidence
-from correlator.correlation.past import JobPast, PastRun, facets_at, run_facets
+from correlator.correlation.past import JobPast, PastRun, facets_at, run_facets, varied
 from correlator.correlation.usual import odd
 
 _FEWEST: Final = 2
@@ -25,6 +26,8 @@ _MOST: Final = 48
 """Runs of a job that are looked at, the latest: two days of hours."""
 _MOST_OF_ALL: Final = 200
 """Of all jobs together: each is a few probes of an index."""
+_NOTABLE: Final = 0.1
+"""Of an amount: by less nobody is harmed."""
 _A_GAP: Final = 1.5
 _SINCE_WELL: Final = 0.5
 """As of a change without an effect that is seen; but somebody has taken it back."""
@@ -89,6 +92,9 @@ def _amounts(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
                 for run, rows, _ in past.written.get(version.dataset, ())
                 if run.id in wanted and rows is not None
             ]
+            middle = median([rows for _, rows in written]) if written else 0
+            # To say what is odd for its hour and weekday is dear, and most are as all the others.
+            written = [(run, rows) for run, rows in written if abs(rows - middle) > _NOTABLE * middle]
             for run, rows in sorted(written, key=lambda each: (each[0].ended_at, each[0].id), reverse=True):
                 strange = odd(run.ended_at, float(rows), past.rows_before(version.dataset, run.ended_at))
                 if strange is not None and not _came_after_a_gap(past, run):
@@ -106,6 +112,9 @@ def _came_after_a_gap(past: JobPast, run: PastRun) -> bool:
 
 
 def _code(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
+    windows = [(one.found.run.job_id, one.runs[0].started_at, one.found.run.last_moment) for one in former]
+    jobs = varied(case.history, "job", windows, CODE)
+    former = [one for one in former if one.found.run.job_id in jobs]
     asked = [
         (one.found.run.job_id, moment)
         for one in former
@@ -155,15 +164,18 @@ def _settings(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
 
 
 def _schemas(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
+    written = [(one, version) for one in former for version in case.bad.written[one.found.run.id]]
+    windows = [(version.written_as, one.runs[0].started_at, version.at) for one, version in written]
+    datasets = varied(case.history, "dataset", windows, ["schema"])
     asked = [
         (version.written_as, moment)
-        for one in former
-        for version in case.bad.written[one.found.run.id]
+        for one, version in written
+        if version.written_as in datasets
         for moment in (*(past.ended_at for past in one.runs), version.at)
     ]
     schemas = facets_at(case.history, "dataset", asked, ["schema"])
-    for one in former:
-        for version in case.bad.written[one.found.run.id]:
+    for one, version in written:
+        if version.written_as in datasets:
             now = schemas[version.written_as, version.at].get("schema")
             changes = {
                 past.id: schema_change(now, schemas[version.written_as, past.ended_at].get("schema"))

@@ -234,6 +234,16 @@ def facets_at(
     return found
 
 
+def varied(
+    history: History, kind: str, asked: Sequence[tuple[UUID, datetime, datetime]], keys: Sequence[str]
+) -> set[UUID]:
+    """The jobs or datasets of which more than one thing was said between two moments: nearly always none."""
+    if not asked:
+        return set()
+    columns = [list(column) for column in zip(*asked, strict=True)]
+    return {entity for (entity,) in history.rows(_VARIED, *columns, list(keys), kind)}
+
+
 _HEAVY: Final = ("spark.logicalPlan", "spark_unknown", "debug", "gcp_dataproc_spark", "spark_jobDetails")
 """What no comparison has use for, and can be megabytes."""
 
@@ -306,4 +316,17 @@ CROSS JOIN LATERAL (
     ORDER BY CASE WHEN said.last_at <= asked.at THEN said.last_at ELSE said.first_at END DESC, said.rank DESC,
         said.job_run_id DESC, said.body_digest DESC LIMIT 1
 ) AS said
+"""
+
+# A short range of an index for each, which holds all that is asked for.
+_VARIED: Final = """
+SELECT DISTINCT asked.entity_id
+FROM unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[]) AS asked (entity_id, since, until)
+CROSS JOIN unnest(%s::text[]) AS key
+CROSS JOIN LATERAL (
+    SELECT count(DISTINCT said.body_digest) AS bodies FROM {s}.facet_history AS said
+    WHERE said.entity_id = asked.entity_id AND said.entity_kind = %s AND said.facet_key = key
+      AND said.hour > asked.since - interval '1 hour' AND said.hour <= asked.until
+) AS said
+WHERE said.bodies > 1
 """

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from correlator.correlation.history import History
-from correlator.correlation.past import JobPast, facets_at, pasts
+from correlator.correlation.past import JobPast, facets_at, pasts, varied
 from correlator.rulebook.identity import job_key
 from tests.integration.correlation.stories import dataset_id, ran, run_id, sized, tell
 from tests.unit.rulebook.histories import BEGINNING, facet, job_event, run_event
@@ -122,3 +122,15 @@ def test_what_was_deleted_does_not_stand(connection: Connection) -> None:
     tell(connection, [job_event(10, job="load", facets={"sql": facet(_deleted=True)})])
 
     assert code_at(connection, 9, 10, 90) == ["select 1", None, None]
+
+
+def test_of_what_more_than_one_thing_was_said_within_some_time(connection: Connection) -> None:
+    for name, began, query in (("one", 0, "a"), ("two", 70, "a"), ("three", 200, "b")):
+        tell(connection, ran("load", name, began, began + 5, job_facets={"sql": facet(query=query)}))
+
+    def between(first: float, last: float) -> set[UUID]:
+        since, until = (BEGINNING + timedelta(minutes=minute) for minute in (first, last))
+        return varied(History(connection), "job", [(JOB, since, until)], ["sql"])
+
+    assert between(0, 205) == between(70, 200) == {JOB}
+    assert between(0, 75) == between(200, 300) == set()
