@@ -95,21 +95,14 @@ SELECT parent_job_namespace, parent_job_name FROM job_runs
 WHERE job_id = %s::uuid ORDER BY started_at DESC, id DESC LIMIT 1
 """
 
-# From child to child: one index probe for each, however often it ran.
-_PARENT_KEY: Final = "md5(parent_job_namespace || chr(31) || parent_job_name)::uuid"
+# Nearly always the first run that is looked at says so; a run may have taken it back.
 _CHILDREN: Final = f"""
-WITH RECURSIVE child AS (
-    (SELECT job_id FROM job_runs
-     WHERE {_PARENT_KEY} = md5(%(parent)s::text)::uuid AND parent_job_name IS NOT NULL
-     ORDER BY {_PARENT_KEY}, job_id LIMIT 1)
-    UNION ALL
-    SELECT (
-        SELECT next.job_id FROM job_runs AS next
-        WHERE md5(next.parent_job_namespace || chr(31) || next.parent_job_name)::uuid = md5(%(parent)s::text)::uuid
-          AND next.parent_job_name IS NOT NULL AND next.job_id > child.job_id
-        ORDER BY md5(next.parent_job_namespace || chr(31) || next.parent_job_name)::uuid, next.job_id LIMIT 1
+WITH child AS (
+    SELECT said.job_id FROM job_children AS said
+    WHERE said.parent_key = md5(%(namespace)s::text || chr(31) || %(name)s::text)::uuid AND EXISTS (
+        SELECT FROM job_runs AS run
+        WHERE run.job_id = said.job_id AND run.parent_job_namespace = %(namespace)s AND run.parent_job_name = %(name)s
     )
-    FROM child WHERE child.job_id IS NOT NULL
 )
 SELECT {RUN_COLUMNS}, job.id, job.job_namespace, job.job_name, job.last_event_at
 FROM child
@@ -162,7 +155,7 @@ def find_job(connection: psycopg.Connection[Any], namespace: str, name: str, red
     facets = redaction.facets(row[4])
     parents = connection.execute(_PARENTS, [key]).fetchall()
     with connection.cursor(row_factory=dict_row) as cursor:
-        children = cursor.execute(_CHILDREN.encode(), {"parent": f"{namespace}\x1f{name}"}, prepare=True).fetchall()
+        children = cursor.execute(_CHILDREN.encode(), {"namespace": namespace, "name": name}, prepare=True).fetchall()
     return JobDetail(
         namespace=row[0],
         name=row[1],

@@ -19,6 +19,7 @@ from pyspark.sql import functions as fn
 
 from correlator.pipeline import arrivals
 from correlator.pipeline.hadoop import delete, literally
+from correlator.pipeline.pieces import opened
 from correlator.pipeline.sources import Judge, Source
 from correlator.pipeline.sources.log import LOG
 from correlator.pipeline.stages import Batches
@@ -163,9 +164,10 @@ def _of_every_attempt(directory: str) -> str:
 
 def _judged(arrived: DataFrame, judge: Judge) -> DataFrame:
     def judged(batches: Batches) -> Batches:
-        for batch in batches:
-            good = [not isinstance(judge(raw or b""), Rejection) for raw in batch.column("raw").to_pylist()]
-            yield batch.append_column("accepted", pa.array(good, pa.bool_()))
+        for raws, about in opened(batches):
+            good = [not isinstance(judge(raw or b""), Rejection) for raw in raws]
+            whole = about.append_column("raw", pa.array(raws, pa.binary()))
+            yield whole.append_column("accepted", pa.array(good, pa.bool_()))
 
     return arrived.mapInArrow(judged, f"{arrivals.SCHEMA}, accepted BOOLEAN")
 

@@ -9,5 +9,8 @@ SCHEMA: Final = (
 """`origin` is the log, the partition of a topic, or a file, and `position` the place in it, where it has one. `size` is
 a file's when it was read, as is `modified_at`; `key` and `headers` are those of a message."""
 
-FOLDED: Final = ("origin", "position", "size", "modified_at", "raw")
+LENGTH: Final = "length"
+"""A column that only files have beside these: see `pieces`."""
+
+FOLDED: Final = ("origin", "position", "size", "modified_at", "raw", LENGTH)
 """What the fold looks at."""

@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame
 
 from correlator.pipeline.arrivals import FOLDED
 from correlator.pipeline.connections import connection_to
+from correlator.pipeline.pieces import opened
 from correlator.pipeline.sources import Judge
 from correlator.pipeline.tally import Tally
 from correlator.rulebook import facts as f
@@ -94,7 +95,7 @@ def judged_and_folded(
         with _uncollected(), sink() as take_whole:
             yield from in_arrow(_fold_arrivals(batches, judge, take_whole))
 
-    return arrivals.select(*FOLDED).mapInArrow(first, PARCELS)
+    return _looked_at(arrivals).mapInArrow(first, PARCELS)
 
 
 def brought_together(parcels: DataFrame, partitions: int) -> DataFrame:
@@ -129,7 +130,11 @@ def staged_by_one_task(arrivals: DataFrame, judge: Judge, staging: Staging) -> D
         with _uncollected():
             yield _told(_stage(_gathered(_fold_arrivals(batches, judge)), staging))
 
-    return arrivals.coalesce(1).select(*FOLDED).mapInArrow(whole, "tally BINARY")
+    return _looked_at(arrivals).coalesce(1).mapInArrow(whole, "tally BINARY")
+
+
+def _looked_at(arrivals: DataFrame) -> DataFrame:
+    return arrivals.select([name for name in arrivals.columns if name in FOLDED])
 
 
 @contextmanager
@@ -150,15 +155,14 @@ def _fold_arrivals(
 ) -> Iterator[Parcel]:
     tally = Tally()
     common = Facts()
-    for count, batch in enumerate(batches, start=1):
-        tally.look(batch)
+    for count, arrived in enumerate(opened(batches), start=1):
+        tally.look(arrived.about)
         events: dict[bytes, Event] = {}
-        raws = batch.column("raw").to_pylist()
-        for number, raw in enumerate(raws):
+        for number, raw in enumerate(arrived.raws):
             verdict = judge(raw or b"")
             if isinstance(verdict, Rejection):
                 tally.rejected += 1
-                yield _rejected(verdict, batch, number)
+                yield _rejected(verdict, arrived.about, number)
                 continue
             identity = event_identity(verdict)
             if identity in events:
@@ -243,9 +247,9 @@ def _seen(identities: Iterable[bytes]) -> Iterator[Parcel]:
         yield Parcel(Kind.SEEN, bytes([bucket]), b"".join(found))
 
 
-def _rejected(rejection: Rejection, batch: pa.RecordBatch, number: int) -> Parcel:
+def _rejected(rejection: Rejection, about: pa.RecordBatch, number: int) -> Parcel:
     """A rejected event with the id of its arrival. Lines of a file have no position: there, equal bytes are one."""
-    origin, position = batch.column("origin")[number].as_py(), batch.column("position")[number].as_py()
+    origin, position = about.column("origin")[number].as_py(), about.column("position")[number].as_py()
     arrival = sha256(f"{origin}\0{position}\0".encode() + rejection.raw).digest()[:_ID_BYTES]
     reject = Reject(
         raw=rejection.raw, layer=1, problems=rejection.errors, kind=rejection.kind, producer=rejection.producer

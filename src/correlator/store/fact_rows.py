@@ -5,6 +5,7 @@ between two values is not said here: that is the group's rule, of which `merge_s
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import md5
 from itertools import chain
 from struct import Struct
 from typing import Any, Final
@@ -324,10 +325,25 @@ DATASET_JOBS: Final = FactTable(
 )
 """Which jobs ever used a dataset: what edges and their runs say together."""
 
+JOB_CHILDREN: Final = FactTable(
+    "job_children",
+    (SqlColumn("parent_key", "uuid"), SqlColumn("job_id", "uuid")),
+    (_ID, _ID),
+    ("parent_key", "job_id"),
+)
+"""Which jobs ever said that they ran under another."""
+
 FACT_TABLES: Final = tuple(_fact_table(table) for table in f.TABLES if table is not f.COLUMN_EDGES)
 """All but the column edges, which lie in the two tables above."""
 
-BY_NAME: Final = {table.name: table for table in (*FACT_TABLES, COLUMN_MAPPINGS, RUN_COLUMN_MAPPINGS, DATASET_JOBS)}
+_LOOKED_UP: Final = (COLUMN_MAPPINGS, RUN_COLUMN_MAPPINGS, DATASET_JOBS, JOB_CHILDREN)
+
+BY_NAME: Final = {table.name: table for table in (*FACT_TABLES, *_LOOKED_UP)}
+
+
+def parent_key(namespace: str, name: str) -> bytes:
+    """By which the children of a job are found, whether or not it has spoken itself."""
+    return md5(f"{namespace}\x1f{name}".encode(), usedforsecurity=False).digest()
 
 
 class ColumnMappings:

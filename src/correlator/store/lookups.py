@@ -1,14 +1,15 @@
 """What questions look up, kept in step by the merge.
 
-Which jobs ever used a dataset, which tests there are, and which runs say that they are about an incident. All of it
-follows from the facts alone. A job's use of a dataset is never unsaid; a result may be (one that was only implied), and
-a test without results is none.
+Which jobs ever used a dataset, which ran under which, which tests there are, and which runs say that they are about an
+incident. All of it follows from the facts alone. A job's use of a dataset is never unsaid; a result may be (one that
+was only implied), and a test without results is none. A run may take back under whom it ran: whoever asks for children
+has to look whether a run still says so.
 """
 
 from functools import lru_cache
 
 from correlator.rulebook import facts as f
-from correlator.store.fact_rows import BY_NAME, DATASET_JOBS
+from correlator.store.fact_rows import BY_NAME, DATASET_JOBS, JOB_CHILDREN
 from correlator.store.staging import probed, staged_table, staged_touched
 
 
@@ -17,7 +18,7 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
     """After incidents have written down what was touched. Of each the only parameter is the number of a part."""
     touched = staged_touched(slot)
     runs, results = (staged_table(slot, BY_NAME[table.name]) for table in (f.JOB_RUNS, f.TEST_RESULTS))
-    uses = staged_table(slot, DATASET_JOBS)
+    uses, children = staged_table(slot, DATASET_JOBS), staged_table(slot, JOB_CHILDREN)
     known_result = probed(
         f"{schema}.test_results", "known", "known.job_run_id = result.job_run_id AND known.test_id = result.test_id"
     )
@@ -50,6 +51,16 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
                   AND known.job_id = said.job_id
             )
             ORDER BY said.dataset_id, said.edge_type, said.job_id
+            """,
+            f"""
+            INSERT INTO {schema}.job_children (parent_key, job_id)
+            SELECT DISTINCT said.parent_key, said.job_id
+            FROM {children} AS said
+            WHERE said.attempt = %(part)s AND NOT EXISTS (
+                SELECT FROM {schema}.job_children AS known
+                WHERE known.parent_key = said.parent_key AND known.job_id = said.job_id
+            )
+            ORDER BY said.parent_key, said.job_id
             """,
             # By the primary keys of runs: a bulk load has no other indexes. Only what is gone is asked for by its test.
             f"""

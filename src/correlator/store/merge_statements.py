@@ -27,7 +27,7 @@ from correlator.store.fact_rows import (
     sql_name,
 )
 from correlator.store.incidents import after_merge, before_merge, used_at
-from correlator.store.staging import probed, staged_table, staged_touched
+from correlator.store.staging import STAGED_IN_ORDER, probed, staged_table, staged_touched
 
 
 @lru_cache(maxsize=64)
@@ -70,8 +70,8 @@ def _merge_table(slot: str, schema: str, table: FactTable) -> list[str]:
 
 def _insert(slot: str, schema: str, table: FactTable, where: str) -> str:
     values = _inserted(table, schema)
-    if table is BY_NAME[f.JOB_RUNS.name]:
-        # Once in a part and staged in order: to sort such wide rows here would be to make each of them once more.
+    if table.name in STAGED_IN_ORDER:
+        # Once in a part: to sort such wide rows here would be to make each of them once more.
         said = f"{staged_table(slot, table)} AS said WHERE said.attempt = %(part)s AND {where}"
     else:
         said = f"({_said(slot, table, where)}) AS said"

@@ -25,9 +25,11 @@ from correlator.store.fact_rows import (
     BY_NAME,
     COLUMN_MAPPINGS,
     DATASET_JOBS,
+    JOB_CHILDREN,
     RUN_COLUMN_MAPPINGS,
     ColumnMappings,
     FactTable,
+    parent_key,
 )
 from correlator.store.rejects import Reject
 
@@ -39,6 +41,8 @@ SWEPT_FROM_BYTES: Final = 2 * 2**20
 """A table is emptied when it has grown to this: for a few rows that costs more than to read past them."""
 _AT_ONCE: Final = 1_000
 """Rows are made records in such numbers: in between it is seen how much is held."""
+STAGED_IN_ORDER: Final = (f.JOB_RUNS.name, f.LINEAGE_EDGES.name, f.FACET_HISTORY.name)
+"""Sorted by their keys, with which records begin, so that neighbours are inserted together."""
 PATIENCE_MS: Final = 2_000
 """How long a sweep waits for a task that was given up and still copies."""
 
@@ -179,6 +183,7 @@ class Part:
         self._copied: set[bytes] = set()
         self._job_of: dict[bytes, bytes] = {}
         self._uses: set[tuple[bytes, bytes, str]] = set()
+        self._children: set[tuple[str, str, bytes]] = set()
 
     def add(self, table: Table, rows: Sequence[tuple[Key, Row]]) -> None:
         for start in range(0, len(rows), _AT_ONCE):
@@ -203,7 +208,10 @@ class Part:
                 if (job := self._job_of.get(run)) is not None:
                     self._uses.add((dataset, job, role))
         elif table is f.JOB_RUNS:
-            self._job_of.update((key[0], row["identity"][1]) for key, row in rows)
+            for (run,), row in rows:
+                job = self._job_of[run] = row["identity"][1]
+                if (said := row.get("parent")) is not None:
+                    self._children.add((*said[_PARENT_JOB], job))
 
     def _add_column_edge(self, key: Key) -> None:
         run, mapping = key[0], key[1:]
@@ -227,8 +235,11 @@ class Part:
             self._add(RUN_COLUMN_MAPPINGS, said)
         for use in self._uses:
             self._add(DATASET_JOBS, use)
-        # By their ids, with which they begin: neighbours are inserted together.
-        self._records[f.JOB_RUNS.name].sort()
+        for namespace, name, job in self._children:
+            if name is not None:
+                self._add(JOB_CHILDREN, (parent_key(namespace, name), job))
+        for name in STAGED_IN_ORDER:
+            self._records[name].sort()
         for name, records in self._records.items():
             if records:
                 with self._connection.cursor().copy(_copy(self._slot, BY_NAME[name]).encode()) as copy:
@@ -236,8 +247,13 @@ class Part:
                 records.clear()
         self._of_run.clear()
         self._uses.clear()
+        self._children.clear()
         self._copied.clear()
         self._size = 0
+
+
+_PARENT_JOB: Final = slice(5, 7)
+"""Where what a run says of its parent has the namespace and the name of its job."""
 
 
 @cache

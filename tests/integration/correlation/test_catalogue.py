@@ -68,6 +68,21 @@ def test_a_job_has_its_children_over_all_runs_also_if_it_never_spoke_itself(conn
     assert find_job(connection, "airflow", "no", OPEN) is None
 
 
+def test_a_run_that_says_later_that_it_ran_under_another_job_is_no_child_of_the_first(
+    connection: psycopg.Connection,
+) -> None:
+    run = str(uuid4())
+    stored(connection, [ran("dag.load", 0, state="START", run=run, run_facets=parent("dag1"))])
+    stored(connection, [ran("dag.load", 1, run=run, run_facets=parent("other1", job="other"))])
+
+    first, other = (find_job(connection, "airflow", name, OPEN) for name in ("dag", "other"))
+
+    assert first is not None
+    assert other is not None
+    assert [child.name for child in other.children] == ["dag.load"]
+    assert first.children == []
+
+
 def test_a_run_has_its_states_its_family_what_it_used_and_what_cannot_be_true(connection: psycopg.Connection) -> None:
     rows = {"outputStatistics": facet(rowCount=7, size=70)}
     family = parent("dag1", root="root1")

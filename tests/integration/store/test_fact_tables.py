@@ -430,7 +430,7 @@ def test_everything_of_the_facts_is_in_their_schema(connection: psycopg.Connecti
 
     derived = {"dataset_aliases", "dataset_classes", "failures", "implied_results", "incidents", "standing_results"}
     derived |= {"data_tests", "dataset_jobs", "incident_mentions", "incident_texts", "incident_totals"}
-    derived |= {"last_runs", "producer_jobs", "standing_lineage"}
+    derived |= {"job_children", "last_runs", "producer_jobs", "standing_lineage"}
     named = {"run_contradictions", *derived, *(table.name for table in f.TABLES)}
     assert {name for (name,) in found} == named | {"column_mappings", "run_column_mappings"}
 
