@@ -16,11 +16,10 @@ import msgspec
 import psycopg
 
 from correlator.rulebook.formats import Instant
+from correlator.rulebook.runs import LONG_RUNNING
 from correlator.rulebook.statements import STRENGTH
 from correlator.rulebook.versions import Kin, Read, Write, responsible_write
 from correlator.store.moments import read_any_moment
-
-LONG_RUNNING: Final = ("STREAMING", "SERVICE")
 
 
 class Run(msgspec.Struct, frozen=True, eq=False, gc=False):

@@ -164,9 +164,10 @@ def _of_every_attempt(directory: str) -> str:
 
 def _judged(arrived: DataFrame, judge: Judge) -> DataFrame:
     def judged(batches: Batches) -> Batches:
-        for raws, about in opened(batches):
+        for some in opened(batches):
+            raws = list(some)
             good = [not isinstance(judge(raw or b""), Rejection) for raw in raws]
-            whole = about.append_column("raw", pa.array(raws, pa.binary()))
+            whole = some.about.append_column("raw", pa.array(raws, pa.binary()))
             yield whole.append_column("accepted", pa.array(good, pa.bool_()))
 
     return arrived.mapInArrow(judged, f"{arrivals.SCHEMA}, accepted BOOLEAN")

@@ -156,19 +156,19 @@ def _fold_arrivals(
     tally = Tally()
     common = Facts()
     for count, arrived in enumerate(opened(batches), start=1):
-        tally.look(arrived.about)
         events: dict[bytes, Event] = {}
-        for number, raw in enumerate(arrived.raws):
+        for number, raw in enumerate(arrived):
             verdict = judge(raw or b"")
             if isinstance(verdict, Rejection):
                 tally.rejected += 1
-                yield _rejected(verdict, arrived.about, number)
+                yield _rejected(verdict, *arrived.place(number))
                 continue
             identity = event_identity(verdict)
             if identity in events:
                 tally.duplicates += 1
             else:
                 events[identity] = verdict
+        tally.look(arrived.about)
         yield from _seen(events)
         facts = fold_batch(list(events.values()))
         common.take(facts.without(_COMMON))
@@ -247,9 +247,8 @@ def _seen(identities: Iterable[bytes]) -> Iterator[Parcel]:
         yield Parcel(Kind.SEEN, bytes([bucket]), b"".join(found))
 
 
-def _rejected(rejection: Rejection, about: pa.RecordBatch, number: int) -> Parcel:
+def _rejected(rejection: Rejection, origin: str, position: int | None) -> Parcel:
     """A rejected event with the id of its arrival. Lines of a file have no position: there, equal bytes are one."""
-    origin, position = about.column("origin")[number].as_py(), about.column("position")[number].as_py()
     arrival = sha256(f"{origin}\0{position}\0".encode() + rejection.raw).digest()[:_ID_BYTES]
     reject = Reject(
         raw=rejection.raw, layer=1, problems=rejection.errors, kind=rejection.kind, producer=rejection.producer

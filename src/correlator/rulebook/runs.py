@@ -19,7 +19,7 @@ ContradictionKind = Literal["two_ends", "active_after_end"]
 ENDS: Final[tuple[tuple[str, EventType], ...]] = (("fail", "FAIL"), ("abort", "ABORT"), ("complete", "COMPLETE"))
 """In the order in which they count at one instant."""
 
-_LONG_RUNNING: Final = ("STREAMING", "SERVICE")
+LONG_RUNNING: Final = ("STREAMING", "SERVICE")
 
 
 class Contradiction(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -103,7 +103,7 @@ def end_write(run: Id, row: Row, *, rows_written: int | None, version: str | Non
 def running_write(run: Id, row: Row, at: Instant, *, rows_written: int | None) -> Write | None:
     """The write of an output at a RUNNING event: a stream's every one, and any that says how much was written."""
     said = row.get("type")
-    is_long = said is not None and said[3].upper() in _LONG_RUNNING
+    is_long = said is not None and said[3].upper() in LONG_RUNNING
     return Write(kin(run, row), at, "running") if is_long or rows_written else None
 
 

@@ -323,7 +323,7 @@ DATASET_JOBS: Final = FactTable(
     (_ID, _ID, _TEXT),
     ("dataset_id", "edge_type", "job_id"),
 )
-"""Which jobs ever used a dataset: what edges and their runs say together."""
+"""Which jobs ever used a dataset: what edges and their runs say together. Of a run that is not staged none is known."""
 
 JOB_CHILDREN: Final = FactTable(
     "job_children",
@@ -333,12 +333,25 @@ JOB_CHILDREN: Final = FactTable(
 )
 """Which jobs ever said that they ran under another."""
 
+LAST_OF_JOBS: Final = FactTable(
+    "last_of_jobs",
+    (
+        SqlColumn("job_id", "uuid"),
+        SqlColumn("job_run_id", "uuid"),
+        SqlColumn("complete_at", "timestamptz"),
+        SqlColumn("may_be_stream", "boolean"),
+    ),
+    (_ID, _ID, _INSTANT, _BOOLEAN),
+    ("job_id",),
+)
+"""Staged only: of each job, which of its runs completed last, and whether any may be a stream."""
+
 FACT_TABLES: Final = tuple(_fact_table(table) for table in f.TABLES if table is not f.COLUMN_EDGES)
 """All but the column edges, which lie in the two tables above."""
 
-_LOOKED_UP: Final = (COLUMN_MAPPINGS, RUN_COLUMN_MAPPINGS, DATASET_JOBS, JOB_CHILDREN)
+_BESIDE: Final = (COLUMN_MAPPINGS, RUN_COLUMN_MAPPINGS, DATASET_JOBS, JOB_CHILDREN, LAST_OF_JOBS)
 
-BY_NAME: Final = {table.name: table for table in (*FACT_TABLES, *_LOOKED_UP)}
+BY_NAME: Final = {table.name: table for table in (*FACT_TABLES, *_BESIDE)}
 
 
 def parent_key(namespace: str, name: str) -> bytes:

@@ -11,9 +11,8 @@ from typing import Any
 
 import psycopg
 
-from correlator.rulebook import facts as f
-from correlator.store.fact_rows import BY_NAME
-from correlator.store.staging import PARTS, Attempt, staged_table
+from correlator.store.fact_rows import LAST_OF_JOBS
+from correlator.store.staging import PARTS, Attempt, staged_table, staged_touched
 
 _IS_STREAM = "upper({run}.processing_type) IN ('STREAMING', 'SERVICE')"
 _WAS_RUNNING = """{run}.state_history @> '[{{"state": "RUNNING"}}]'"""
@@ -61,10 +60,13 @@ def note_all_last_runs(connection: psycopg.Connection[Any], schema: str = "facts
 
 @lru_cache(maxsize=64)
 def _touched(slot: str, schema: str) -> tuple[bytes, ...]:
-    runs = staged_table(slot, BY_NAME[f.JOB_RUNS.name])
-    staged = f"FROM {runs} AS said WHERE said.attempt BETWEEN %(first)s AND %(last)s"
+    staged = f"FROM {staged_table(slot, LAST_OF_JOBS)} AS said WHERE said.attempt BETWEEN %(first)s AND %(last)s"
     jobs = f"SELECT DISTINCT said.job_id {staged}"
-    said_to_run = f"({_IS_STREAM.format(run='said')} OR {_WAS_RUNNING.format(run='said')})"
+    # Of the runs that stood before, those of which the batch says something.
+    touched = f"""
+        SELECT before.id FROM {staged_touched(slot)} AS before
+        WHERE before.attempt BETWEEN %(first)s AND %(last)s AND before.kind = 'r'
+    """  # noqa: S608
     # For each job three probes: of its runs in the batch the one that ended last, and the one that stood so far. The
     # others are looked at only where one of these two turns out to have failed, or to have ended earlier: else none of
     # them can have come before it.
@@ -77,12 +79,12 @@ def _touched(slot: str, schema: str) -> tuple[bytes, ...]:
         WITH job AS MATERIALIZED (
             SELECT told.job_id, told.said_at, new.id AS new_id, new.at AS new_at,
                    stood.job_run_id AS stood_id, stood.at AS stood_at, still.at AS still_at,
-                   told.job_id IN (SELECT said.job_id {staged} AND {said_to_run}) AS may_be_stream
+                   told.job_id IN (SELECT said.job_id {staged} AND said.may_be_stream) AS may_be_stream
             FROM (
-                SELECT DISTINCT ON (said.job_id) said.job_id, said.id, said.complete_at AS said_at {staged}
-                ORDER BY said.job_id, said.complete_at DESC NULLS LAST, said.id DESC
+                SELECT DISTINCT ON (said.job_id) said.job_id, said.job_run_id, said.complete_at AS said_at {staged}
+                ORDER BY said.job_id, said.complete_at DESC NULLS LAST, said.job_run_id DESC
             ) AS told
-            CROSS JOIN LATERAL ({_run(schema, "told.id")}) AS new
+            CROSS JOIN LATERAL ({_run(schema, "told.job_run_id")}) AS new
             LEFT JOIN LATERAL (
                 SELECT job_run_id, at FROM {schema}.standing_lineage WHERE job_id = told.job_id OFFSET 0
             ) AS stood ON true
@@ -103,7 +105,7 @@ def _touched(slot: str, schema: str) -> tuple[bytes, ...]:
             ORDER BY job_id, at DESC NULLS LAST, id DESC
         )
         SELECT job_id, id, at FROM best
-        WHERE at IS NULL OR id IS DISTINCT FROM stood_id OR id IN (SELECT said.id {staged})
+        WHERE at IS NULL OR id IS DISTINCT FROM stood_id OR id IN ({touched})
     """  # noqa: S608
     return _keep_lineage(schema, standing).encode(), _keep_last_runs(schema, jobs).encode()
 

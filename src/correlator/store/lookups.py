@@ -45,7 +45,7 @@ def after_merge(slot: str, schema: str) -> tuple[bytes, ...]:
             INSERT INTO {schema}.dataset_jobs (dataset_id, job_id, edge_type)
             SELECT DISTINCT said.dataset_id, said.job_id, said.edge_type
             FROM {uses} AS said
-            WHERE said.attempt = %(part)s AND NOT EXISTS (
+            WHERE said.attempt = %(part)s AND said.job_id IS NOT NULL AND NOT EXISTS (
                 SELECT FROM {schema}.dataset_jobs AS known
                 WHERE known.dataset_id = said.dataset_id AND known.edge_type = said.edge_type
                   AND known.job_id = said.job_id

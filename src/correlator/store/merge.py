@@ -23,7 +23,7 @@ from psycopg.errors import ForeignKeyViolation
 
 from correlator.rulebook import facts as f
 from correlator.store import rejects
-from correlator.store.fact_rows import BY_NAME
+from correlator.store.fact_rows import BY_NAME, DATASET_JOBS
 from correlator.store.incidents import Changed, derive_touched
 from correlator.store.last_runs import note_last_runs
 from correlator.store.merge_statements import statements
@@ -217,7 +217,7 @@ class _Merging:
         dangling = connection.execute(_dangling(self._attempt.slot).encode(), {"number": self._attempt.number})
         for table, column, id_ in dangling.fetchall():
             raise ForeignKeyViolation(
-                f"A row that was staged for {table} has the {column} {id_}, and nothing is staged by that id. "
+                f"A row that was staged for {table} has a {column} ({id_}) by which nothing is staged. "
                 "Nothing of the batch was merged. This is a defect of Correlator: please report it."
             )
         connection.execute(SETTINGS, prepare=True)
@@ -312,7 +312,8 @@ SELECT set_config('session_replication_role', 'origin', true), set_config('enabl
 """
 
 _REFERENCES: Final = {
-    "lineage_edges": {"job_run_id": f.JOB_RUNS, "dataset_id": f.DATASETS},
+    # For the edges, of which there are many more.
+    DATASET_JOBS.name: {"dataset_id": f.DATASETS},
     "running_writes": {"job_run_id": f.JOB_RUNS, "dataset_id": f.DATASETS},
     "run_column_mappings": {"job_run_id": f.JOB_RUNS},
     "test_results": {"job_run_id": f.JOB_RUNS, "dataset_id": f.DATASETS},
@@ -320,12 +321,16 @@ _REFERENCES: Final = {
 """The foreign keys of what is merged. Whatever is said of a run or a dataset is staged with it."""
 
 
+_EDGES: Final = f.LINEAGE_EDGES.name
+
+
 @lru_cache(maxsize=64)
 def _dangling(slot: str) -> str:
     """Ask for staged rows that refer to none that was staged."""
-    return " UNION ALL ".join(
+    uses = staged_table(slot, DATASET_JOBS)
+    asked = [
         f"""
-        (SELECT '{table}', '{column}', said.{column}
+        (SELECT '{_EDGES if table == DATASET_JOBS.name else table}', '{column}', said.{column}::text
          FROM {staged_table(slot, BY_NAME[table])} AS said
          WHERE {of_attempt("said", "%(number)s")} AND said.{column} IS NOT NULL
            AND NOT EXISTS (
@@ -336,7 +341,13 @@ def _dangling(slot: str) -> str:
         """  # noqa: S608
         for table, columns in _REFERENCES.items()
         for column, referred in columns.items()
-    )
+    ]
+    # Whoever stages an edge knows of its run by then.
+    asked.append(f"""
+        (SELECT '{_EDGES}', 'job_run_id', 'of a use of dataset ' || said.dataset_id FROM {uses} AS said
+         WHERE {of_attempt("said", "%(number)s")} AND said.job_id IS NULL LIMIT 1)
+    """)  # noqa: S608
+    return " UNION ALL ".join(asked)
 
 
 _ROUND: Final = "SELECT set_config('correlator.round_began', extract(epoch FROM clock_timestamp())::text, true)"

@@ -20,12 +20,14 @@ from psycopg.errors import LockNotAvailable
 
 from correlator.rulebook import facts as f
 from correlator.rulebook.facts import Key, Row, Table
+from correlator.rulebook.runs import LONG_RUNNING
 from correlator.store import rejects as rejects_kept
 from correlator.store.fact_rows import (
     BY_NAME,
     COLUMN_MAPPINGS,
     DATASET_JOBS,
     JOB_CHILDREN,
+    LAST_OF_JOBS,
     RUN_COLUMN_MAPPINGS,
     ColumnMappings,
     FactTable,
@@ -184,6 +186,8 @@ class Part:
         self._job_of: dict[bytes, bytes] = {}
         self._uses: set[tuple[bytes, bytes, str]] = set()
         self._children: set[tuple[str, str, bytes]] = set()
+        self._last_of: dict[bytes, tuple[int, bytes]] = {}
+        self._may_be_streams: set[bytes] = set()
 
     def add(self, table: Table, rows: Sequence[tuple[Key, Row]]) -> None:
         for start in range(0, len(rows), _AT_ONCE):
@@ -205,13 +209,20 @@ class Part:
         if table is f.LINEAGE_EDGES:
             for (run, dataset, role), _ in rows:
                 # Of a run that is not there the merge will say so.
-                if (job := self._job_of.get(run)) is not None:
-                    self._uses.add((dataset, job, role))
+                self._uses.add((dataset, self._job_of.get(run, b""), role))
         elif table is f.JOB_RUNS:
             for (run,), row in rows:
-                job = self._job_of[run] = row["identity"][1]
-                if (said := row.get("parent")) is not None:
-                    self._children.add((*said[_PARENT_JOB], job))
+                self._add_of_job(run, row)
+
+    def _add_of_job(self, run: bytes, row: Row) -> None:
+        job = self._job_of[run] = row["identity"][1]
+        if (parent := row.get("parent")) is not None:
+            self._children.add((*parent[_PARENT_JOB], job))
+        last = (row["complete"][0] if "complete" in row else _NEVER, run)
+        if last > self._last_of.get(job, _NONE):
+            self._last_of[job] = last
+        if _may_be_stream(row):
+            self._may_be_streams.add(job)
 
     def _add_column_edge(self, key: Key) -> None:
         run, mapping = key[0], key[1:]
@@ -238,6 +249,8 @@ class Part:
         for namespace, name, job in self._children:
             if name is not None:
                 self._add(JOB_CHILDREN, (parent_key(namespace, name), job))
+        for job, (at, run) in self._last_of.items():
+            self._add(LAST_OF_JOBS, (job, run, None if at == _NEVER else at, job in self._may_be_streams))
         for name in STAGED_IN_ORDER:
             self._records[name].sort()
         for name, records in self._records.items():
@@ -248,12 +261,27 @@ class Part:
         self._of_run.clear()
         self._uses.clear()
         self._children.clear()
+        self._last_of.clear()
+        self._may_be_streams.clear()
         self._copied.clear()
         self._size = 0
 
 
 _PARENT_JOB: Final = slice(5, 7)
 """Where what a run says of its parent has the namespace and the name of its job."""
+_PROCESSING_TYPE: Final = 3
+_NEVER: Final = -(2**63)
+_NONE: Final = (_NEVER, b"")
+
+
+def _may_be_stream(row: Row) -> bool:
+    """Whether it says of its run something that makes one a stream that stands while it is RUNNING."""
+    if (kind := row.get("type")) is not None and kind[_PROCESSING_TYPE].upper() in LONG_RUNNING:
+        return True
+    for _, _, state in row.get("states", ()):  # noqa: SIM110 (for every run that there is: `any` takes twice as long)
+        if state == "RUNNING":
+            return True
+    return False
 
 
 @cache

@@ -145,18 +145,19 @@ def test_a_task_that_is_tried_again_may_stage_what_was_merged_before(connection:
 
 
 @pytest.mark.parametrize("is_superuser", [True, False])
+@pytest.mark.parametrize("missing", [f.DATASETS, f.JOB_RUNS], ids=["datasets", "runs"])
 def test_in_bulk_too_nothing_is_merged_that_refers_to_nothing(
-    connection: psycopg.Connection, *, is_superuser: bool
+    connection: psycopg.Connection, missing: f.Table, *, is_superuser: bool
 ) -> None:
     """Whether it is we who look, all at once, or the database, each row by itself."""
     facts = fold([run_event("COMPLETE", 5, outputs=[dataset("orders")])])
-    without_datasets = [row for row in facts if row[0] is not f.DATASETS]
+    incomplete = [row for row in facts if row[0] is not missing]
     attempt = begin(connection, SOURCE)
     if not is_superuser:
         become_nobody(connection)
 
     with connect_like(connection) as other:
-        staging = partial(stage, other, attempt, without_datasets)
+        staging = partial(stage, other, attempt, incomplete)
         with pytest.raises(ForeignKeyViolation, match="lineage_edges"):
             merge_beside(connection, attempt, staging, lambda _: batch_of())
 
