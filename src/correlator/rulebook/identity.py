@@ -5,6 +5,7 @@ chance of two being equal.
 """
 
 import json
+import re
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
@@ -193,7 +194,7 @@ def bodies(facets: Facets) -> dict[str, str | None]:
     if made is None:
         raw, deleted = facets.raw, facets.deleted
         made = facets.bodies = {
-            storable(key): None if key in deleted else facet_content(raw[key]).whole for key in sorted(raw)
+            storable(key): None if key in deleted else facet_content(raw[key]).kept for key in sorted(raw)
         }
     return made
 
@@ -202,8 +203,8 @@ class FacetContent(msgspec.Struct, gc=False):
     """A facet's content, as JSON with sorted keys."""
 
     canonical: str
-    whole: str
-    """As facts keep it: nothing that a database cannot hold."""
+    kept: str
+    """As facts keep it: nothing that a database cannot hold, and no envelope that says no more than the facet's key."""
     _body: tuple[str, Id] | None = None
 
     @property
@@ -218,10 +219,8 @@ class FacetContent(msgspec.Struct, gc=False):
     def _without_envelope(self) -> tuple[str, Id]:
         # Few facets are asked for it: those that have a history.
         if self._body is None:
-            value = decoded(self.whole.encode())
-            if isinstance(value, dict):
-                value = {key: member for key, member in value.items() if key not in _ENVELOPE}
-            text = canonical_json(value)
+            value = decoded(self.kept.encode())
+            text = canonical_json(_beyond_envelope(value) if isinstance(value, dict) else value)
             self._body = text.decode(), sha256(text).digest()[:16]
         return self._body
 
@@ -236,9 +235,25 @@ def facet_content(raw: RawFacet) -> FacetContent:
 
 def _content_of(value: Any) -> FacetContent:
     canonical = _canonical(value).decode()
+    kept = canonical
     if "\\u0000" in canonical:
-        return FacetContent(canonical, _canonical(_storable_value(value)).decode())
-    return FacetContent(canonical, canonical)
+        value = _storable_value(value)
+        kept = _canonical(value).decode()
+    if isinstance(value, dict) and str(value.get("_schemaURL")).startswith(_OWN):
+        # Nearly always it comes first.
+        envelope = _OWN_ENVELOPE.match(kept)
+        kept = _canonical(_beyond_envelope(value)).decode() if envelope is None else "{" + kept[envelope.end() :]
+    return FacetContent(canonical, kept)
+
+
+# It is a third of what a run has to say, in every run. Who sends it is told beside the facets, and OpenLineage's own
+# facets are known by their keys; what the maker of another facet says of its form is kept.
+_OWN: Final = "https://openlineage.io/spec/"
+_OWN_ENVELOPE: Final = re.compile(r'\{"_producer":"[^"\\]*","_schemaURL":"[^"\\]*"(?:,|(?=\}))')
+
+
+def _beyond_envelope(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: member for key, member in value.items() if key not in _ENVELOPE}
 
 
 def _storable_value(value: Any) -> Any:

@@ -6,7 +6,17 @@ import pytest
 from correlator.rulebook import identity
 from correlator.rulebook.decode import judge
 from correlator.rulebook.events import Event, Rejection
-from tests.unit.rulebook.histories import PRODUCER, RUN, dataset, dataset_event, facet, job_event, run_event, run_json
+from tests.unit.rulebook.histories import (
+    PRODUCER,
+    RUN,
+    Json,
+    dataset,
+    dataset_event,
+    facet,
+    job_event,
+    run_event,
+    run_json,
+)
 
 
 def of(text: str) -> Event:
@@ -114,13 +124,31 @@ def test_a_new_release_of_the_producer_is_no_change_of_the_facet() -> None:
     ]
 
     assert identity.facet_content(old).body_digest == identity.facet_content(new).body_digest
-    assert identity.facet_content(old).whole != identity.facet_content(new).whole
+    assert identity.facet_content(old).kept != identity.facet_content(new).kept
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ({"_schemaURL": "https://openlineage.io/spec/facets/1-0-0/X.json", "rows": 5, "A": 1}, {"rows": 5, "A": 1}),
+        ({"_schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunFacet"}, {}),
+        ({"_schemaURL": "https://example.com/1-0-0/mine.json", "rows": 5}, None),
+        ({"_schemaURL": 'https://openlineage.io/spec/"quoted"', "rows": 5}, {"rows": 5}),
+        ({"_schemaURL": "https://openlineage.io/spec/facets/1-0-0/X.json", "a": "\0"}, {"a": "\ufffd"}),
+        ({"rows": {"_schemaURL": "https://openlineage.io/spec/facets/1-0-0/X.json"}}, None),
+    ],
+)
+def test_facts_keep_the_envelope_of_a_facet_unless_it_is_one_of_openlineages_own(sent: Json, kept: Json | None) -> None:
+    facet = {"_producer": "https://example.com/", **sent}
+    found = run_event(run_facets={"my_facet": facet}).run.facets.raw["my_facet"]
+
+    assert json.loads(identity.facet_content(found).kept) == (facet if kept is None else kept)
 
 
 def test_what_a_database_cannot_hold_does_not_reach_the_facts() -> None:
     facets = run_event(run_facets={"my_facet": facet(text="a\x00b", inner=[{"\x00": "\x00"}])}).run.facets
 
-    assert "\\u0000" not in identity.facet_content(facets.raw["my_facet"]).whole
+    assert "\\u0000" not in identity.facet_content(facets.raw["my_facet"]).kept
 
 
 def test_a_backslash_before_u0000_is_a_backslash() -> None:
