@@ -18,7 +18,7 @@ from correlator.correlation.changes import CODE, CodeChange, code_changes, schem
 from correlator.correlation.earlier import began
 from correlator.correlation.findings import Findings
 from correlator.correlation.judging import direction, schema_words, volume_evidence
-from correlator.correlation.past import JobPast, PastRun, facets_at, run_facets, varied
+from correlator.correlation.past import JobPast, PastRun, facets_at, past_facets, run_facets, varied
 from correlator.correlation.usual import odd
 
 _FEWEST: Final = 2
@@ -138,7 +138,8 @@ def _changed(stood: Mapping[str, Any], now: Mapping[str, Any]) -> CodeChange | N
 
 
 def _settings(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
-    facets = run_facets(case.history, [id_ for one in former for id_ in (one.found.run.id, *(p.id for p in one.runs))])
+    facets = run_facets(case.history, [one.found.run.id for one in former])
+    facets |= past_facets(case.history, [(one.found.run.job_id, one.runs) for one in former])
     for one in former:
         run = one.found.run
         now = facets.get(run.id) or {}

@@ -9,7 +9,7 @@ from correlator.correlation.changes import CODE, code_changes, schema_change, se
 from correlator.correlation.earlier import began
 from correlator.correlation.findings import Findings
 from correlator.correlation.odd_amounts import odd_between
-from correlator.correlation.past import PastRun, facets_at, run_facets
+from correlator.correlation.past import PastRun, facets_at, past_facets, run_facets
 
 
 def move_to_onset(case: Case, found: Findings | None, candidate: Candidate) -> None:
@@ -89,7 +89,7 @@ def _first_with_code(case: Case, found: Findings, between: Sequence[PastRun]) ->
 
 
 def _first_with_setting(case: Case, found: Findings, between: Sequence[PastRun]) -> PastRun | None:
-    facets = run_facets(case.history, [found.run.id, *(past.id for past in between)])
+    facets = run_facets(case.history, [found.run.id]) | past_facets(case.history, [(found.run.job_id, between)])
     wanted = {(change.facet, change.path) for change in found.settings}
     for past in between:
         changed = setting_changes(facets.get(past.id) or {}, facets.get(found.run.id) or {}, [])

@@ -213,6 +213,21 @@ def run_facets(history: History, runs: Iterable[UUID]) -> dict[UUID, dict[str, A
     return dict(history.rows(_FACETS, list(_HEAVY), wanted)) if wanted else {}
 
 
+def past_facets(history: History, pasts_of: Iterable[tuple[UUID, Sequence[PastRun]]]) -> dict[UUID, dict[str, Any]]:
+    """The same of many runs of a job each: not by their ids, which lie all over the place, but by when they ended."""
+    asked = [(job, runs) for job, runs in pasts_of if runs]
+    if not asked:
+        return {}
+    columns = [list(column) for column in zip(*[(job, *_span(runs)) for job, runs in asked], strict=True)]
+    ids = [run.id for _, runs in asked for run in runs]
+    return dict(history.rows(_PAST_FACETS, list(_HEAVY), *columns, MOST_RUNS, ids))
+
+
+def _span(runs: Sequence[PastRun]) -> tuple[datetime, datetime]:
+    ends = [run.ended_at for run in runs]
+    return min(ends), max(ends)
+
+
 def facets_at(
     history: History, kind: str, asked: Sequence[tuple[UUID, datetime]], keys: Sequence[str]
 ) -> dict[tuple[UUID, datetime], dict[str, Any]]:
@@ -297,6 +312,18 @@ WHERE job_run_id = ANY (%s::uuid[]) AND dataset_id = ANY (%s::uuid[]) AND edge_t
 """
 
 _FACETS: Final = "SELECT id, facets - %s::text[] FROM {s}.job_runs WHERE id = ANY (%s::uuid[])"
+
+# Of each job one range of the index that its past was found by, in the same order: no more are in it than a past holds.
+_PAST_FACETS: Final = """
+SELECT ended.id, ended.facets - %s::text[]
+FROM unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[]) AS asked (job_id, since, until)
+CROSS JOIN LATERAL (
+    SELECT run.id, run.facets FROM {s}.job_runs AS run
+    WHERE run.job_id = asked.job_id AND run.ended_at >= asked.since AND run.ended_at <= asked.until
+    ORDER BY run.ended_at DESC, run.id DESC LIMIT %s
+) AS ended
+JOIN unnest(%s::uuid[]) AS wanted (id) ON wanted.id = ended.id
+"""
 
 # Of each the end of one index range tells the hour, and of those that spoke in it the last one counts.
 _AT: Final = """

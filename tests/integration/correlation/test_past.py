@@ -8,7 +8,8 @@ import psycopg
 import pytest
 
 from correlator.correlation.history import History
-from correlator.correlation.past import JobPast, facets_at, pasts, varied
+from correlator.correlation.past import MOST_RUNS, JobPast, facets_at, past_facets, pasts, run_facets, varied
+from correlator.rulebook.events import Event
 from correlator.rulebook.identity import job_key
 from tests.integration.correlation.stories import dataset_id, ran, run_id, sized, tell
 from tests.unit.rulebook.histories import BEGINNING, facet, job_event, run_event
@@ -76,6 +77,44 @@ def test_a_job_without_runs_has_no_past(connection: Connection) -> None:
     past = past_of(connection)
 
     assert (past.runs, past.written) == ([], {})
+
+
+def test_the_set_up_of_past_runs_is_found_by_when_they_ended(connection: Connection) -> None:
+    """Many end at one instant, and more came before them than a past holds."""
+
+    def one(number: int) -> list[Event]:
+        at = min(number, MOST_RUNS + 20)
+        tags = {"tags": facet(tags=[{"key": "number", "value": str(number)}])}
+        return ran("load", f"{number}", at, at + 1, facets=tags, state="FAIL" if number % 7 == 0 else "COMPLETE")
+
+    tell(connection, *map(one, range(MOST_RUNS + 40)))
+    history = History(connection)
+    past = pasts(history, [JOB], UNTIL, [])[JOB]
+
+    assert len(past.runs) == MOST_RUNS
+    for runs in (past.good, past.good[30:50], past.good[-1:], past.runs[5:150]):
+        found = past_facets(history, [(JOB, runs)])
+        assert found == run_facets(history, [run.id for run in runs])
+        assert len({body["tags"]["tags"][0]["value"] for body in found.values()}) == len(runs)
+
+
+def test_past_runs_are_not_looked_up_one_by_one(connection: Connection) -> None:
+    """Their key is a hash: each would be on a page of its own."""
+    tell(connection, *[ran("load", f"load {number}", number, number + 1) for number in range(30)])
+    history = History(connection)
+    past = pasts(history, [JOB], UNTIL, [])[JOB]
+
+    def looks(index: str) -> int:
+        ((count,),) = connection.execute("SELECT pg_stat_get_xact_numscans(%s::regclass)", [index]).fetchall()
+        return int(count)
+
+    before = {index: looks(index) for index in ("job_runs_ended", "job_runs_pkey")}
+    # As where there are too many to read them all.
+    connection.execute("SET LOCAL enable_seqscan = off")
+    assert len(past_facets(history, [(JOB, past.runs)])) == 30
+
+    assert looks("job_runs_pkey") == before["job_runs_pkey"]
+    assert looks("job_runs_ended") == before["job_runs_ended"] + 1
 
 
 def code_at(connection: Connection, *minutes: float) -> list[str | None]:

@@ -1,6 +1,7 @@
 """The fact tables once more: bare while they are filled, then with all that the others have."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -75,3 +76,33 @@ def test_what_came_in_no_order_lies_close_in_the_end(connection: Connection) -> 
     # No edge has a version, of which this one is.
     assert size("lineage_edges_of_version") == empty
     assert len(read_facts(connection, NEXT).rows(f.JOB_RUNS)) == 3_000
+
+
+@pytest.mark.parametrize(("table", "whose"), [("job_runs", "job_id"), ("lineage_edges", "dataset_id")])
+def test_what_is_asked_for_together_lies_together_in_the_end(connection: Connection, table: str, whose: str) -> None:
+    """Of many jobs each run comes hours after the one before; a question asks for several of them."""
+    following = NextFacts(connection)
+    following.make()
+    for hour in range(12):
+        attempt = begin(connection, SOURCE)
+        events = [
+            run_event("COMPLETE", 60 * hour, run=f"{job} {hour}", job=f"job {job}", outputs=[dataset(f"t {job}")])
+            for job in range(60)
+        ]
+        stage(connection, attempt, fold(events))
+        merge(connection, attempt, None, NEXT, derives=False)
+
+    def strewn() -> int:
+        """How often the next row is another's."""
+        query = f"SELECT {whose} FROM {NEXT}.{table} ORDER BY ctid"  # noqa: S608
+        owners = [owner for (owner,) in connection.execute(query.encode())]
+        return sum(one != other for one, other in pairwise(owners))
+
+    before = strewn()
+    following.dress()
+
+    assert before > 600
+    assert strewn() == 59
+    # Made anew with the rows, and in whose order is nobody's business later.
+    assert definitions(connection, NEXT) == definitions(connection, "facts")
+    assert connection.execute("SELECT FROM pg_index WHERE indisclustered").fetchall() == []
