@@ -316,6 +316,18 @@ def _schema_evidence(case: Case, dataset: UUID, change: SchemaChange, sentence: 
 def _metric(
     case: Case, dataset: UUID, change: MetricChange, explained: str | None, reach: frozenset[str] | None
 ) -> Signs:
+    weight = metric_weight(case, change, reach) * (_EXPLAINED if explained else 1.0)
+    evidence = [metric_evidence(case, dataset, change, explained)]
+    return Signs([(change.what, weight)], evidence, unexplained=set() if explained else {"values"})
+
+
+def metric_weight(case: Case, change: MetricChange, reach: frozenset[str] | None) -> float:
+    """`reach` are the columns that went into the one that is tested; None for not known."""
+    hits = reach is None or change.column in reach or change.column == case.failure.question.column
+    return 0.85 if hits else 0.3
+
+
+def metric_evidence(case: Case, dataset: UUID, change: MetricChange, explained: str | None = None) -> Evidence:
     words = "of it are null" if change.what == "nulls" else "on average"
     before, after = (
         f"{value:.1%}" if change.what == "nulls" else f"{value:,.4g}" for value in (change.before, change.after)
@@ -323,10 +335,7 @@ def _metric(
     sentence = f"{change.column}: {after} {words}, was {before}" + (
         f"; {explained} was not as usual either" if explained else ""
     )
-    evidence = Evidence(change.what, f"{case.names.get(dataset, '')}.{change.column}", before, after, sentence)
-    hits = reach is None or change.column in reach or change.column == case.failure.question.column
-    weight = (0.85 if hits else 0.3) * (_EXPLAINED if explained else 1.0)
-    return Signs([(change.what, weight)], [evidence], unexplained=set() if explained else {"values"})
+    return Evidence(change.what, f"{case.names.get(dataset, '')}.{change.column}", before, after, sentence)
 
 
 def _unchanged(found: Findings, *, is_old: bool) -> Signs:

@@ -94,7 +94,8 @@ class PassedOn(msgspec.Struct, frozen=True):
         for version, above in self._inputs(run):
             if above.run.id in seen:
                 continue
-            if above.metrics.get(version.dataset) or self._is_odd(version, above):
+            held = above.metrics.get(version.dataset) or above.metrics_between.get(version.dataset)
+            if held or self._is_odd(version, above):
                 return self.case.name(version.dataset)
             if version.dataset in above.said["values"]:
                 continue
