@@ -68,7 +68,7 @@ def explain(
     missed = find_gaps(case)
     gaps = {gap.job: [run.ended_at for run in gap.failed] for gap in missed}
     left_out = find_left_out(case, findings)
-    made_up = {run for run, left in left_out.items() if left.is_made_up or left.is_silent}
+    made_up = {run: left.most for run, left in left_out.items() if left.is_made_up or left.is_silent}
     for left in left_out.values():
         if not left.is_made_up:
             gaps.setdefault(left.found.run.job_id, []).append(left.due)

@@ -263,6 +263,12 @@ class MetricChange(msgspec.Struct, frozen=True):
     before: float
     after: float
 
+    @property
+    def growth(self) -> float:
+        """How many times as much an average has become; 1 for what is none."""
+        is_amount = self.what == "values" and self.before > 0 and self.after > 0
+        return self.after / self.before if is_amount else 1.0
+
 
 def metric_changes(before: Any, after: Any, older: Iterable[Any]) -> list[MetricChange]:
     """From two `dataQualityMetrics` facets; what swings from run to run anyway does not count."""

@@ -59,15 +59,15 @@ def earlier(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn) 
                     candidate.score *= _UNNOTICED
                     candidate.reasons.append("it began before the last good result, which had not noticed yet")
                 yield Earlier(candidate, found.run.id, first.id, well.id, dataset)
-        if found.metrics_between and passed_on.metric(found.run.id) is None:
-            yield from _held(case, found, past)
+        yield from _held(case, found, past, passed_on)
 
 
-def _held(case: Case, found: Findings, past: JobPast) -> Iterator[Earlier]:
+def _held(case: Case, found: Findings, past: JobPast, passed_on: PassedOn) -> Iterator[Earlier]:
     """By what the columns held of what they wrote."""
-    for dataset, (run, changes) in found.metrics_between.items():
+    for dataset, (run, news) in found.metrics_between.items():
+        changes = [change for change in news if passed_on.metric(found.run.id, change) is None]
         well = next((one for one in past.good if one.ended_at < run.ended_at), None)
-        if well is None:
+        if well is None or not changes:
             continue
         of_run = case.run(run.id)
         candidate = Candidate(of_run.job_id, of_run.namespace, of_run.name, of_run, found.distance)

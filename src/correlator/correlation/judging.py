@@ -248,7 +248,7 @@ def _effects(case: Case, found: Findings, passed_on: PassedOn, tested: Oddity | 
         signs.add(_schema(case, found, dataset, passed_on, reach))
     for dataset, changes in found.metrics.items():
         for change in changes:
-            explained = passed_on.metric(found.run.id)
+            explained = passed_on.metric(found.run.id, change)
             signs.add(_metric(case, dataset, change, explained, reach))
     if found.unchanged:
         signs.add(_unchanged(found, is_old=passed_on.is_old(found.run.id)))
