@@ -73,7 +73,7 @@ def explain(
         if not left.is_made_up:
             gaps.setdefault(left.found.run.job_id, []).append(left.due)
     passed_on = PassedOn(case, findings, frozenset(undelivered.stale), gaps, made_up)
-    least = 0.9 * case.fit("stale") if undelivered.is_new else 0.0
+    least = 0.9 * case.fit("stale") * undelivered.worst
     candidates = Candidates(judged(case, findings, passed_on, least))
     asking = _Asking(case, limits, why_red, further)
     for trouble in undelivered.troubles.values():

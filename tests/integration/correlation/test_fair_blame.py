@@ -186,3 +186,27 @@ def test_of_many_tries_that_may_have_left_something_behind_one_is_told(connectio
     detail = told(connection, weeks, "raw")
 
     assert [one.run_id for one in detail.candidates if "run_failed" in kinds(one)] == tries[-1:]
+
+
+def test_who_came_too_late_did_no_harm_where_who_did_not_wait_wrote_as_much_as_ever(connection: Connection) -> None:
+    """What was read instead would have been as many rows as the day before, or none that are new."""
+    weeks = Weeks()
+    for day in range(12):
+        weeks.run("load", day, 2.4 if day == 11 else 1, writes=["raw"])
+        rows, upgraded = 1000 + (day * 37) % 83, engine("4" if day == 11 else "3")
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"], rows=rows, facets=upgraded)
+        weeks.run("mart", day, 3, reads=["staged"], writes=["mart"])
+        weeks.check("mart", day, 4, good=day < 11, test="sum_between", column="amount")
+
+    assert first(told(connection, weeks, "mart")) == ("stage", weeks.last("stage"))
+
+
+def test_who_came_too_late_is_named_where_who_did_not_wait_does_not_count(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(12):
+        weeks.run("load", day, 2.4 if day == 11 else 1, writes=["raw"])
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"], facets=engine("4" if day == 11 else "3"))
+        weeks.run("mart", day, 3, reads=["staged"], writes=["mart"])
+        weeks.check("mart", day, 4, good=day < 11, test="sum_between", column="amount")
+
+    assert first(told(connection, weeks, "mart")) == ("load", weeks.last("load"))
