@@ -112,6 +112,22 @@ def test_a_setting_that_changed_twice_in_a_few_days_has_changed(connection: Conn
     assert "version of processing_engine is 3.0, was 2.5" in detail.candidates[0].evidence[0].sentence
 
 
+def test_a_setting_that_was_steady_for_days_has_changed_though_it_had_been_restless_before(
+    connection: Connection,
+) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        release = {6: "2.5", 7: "2.6", 8: "2.6", 9: "2.6"}.get(day, "2.4")
+        weeks.run("load", day, 1, writes=["raw"], facets=engine(release))
+        weeks.check("raw", day, 3, good=True, test="in_range", column="price")
+    weeks.run("load", 10, 1, writes=["raw"], facets=engine("3.0"))
+    weeks.check("raw", 10, 3, good=False, test="in_range", column="price")
+
+    detail = told(connection, weeks, "raw")
+
+    assert "version of processing_engine is 3.0, was 2.6" in detail.candidates[0].evidence[0].sentence
+
+
 def test_the_host_of_a_run_is_no_parameter(connection: Connection) -> None:
     weeks = Weeks()
     for day in range(8):
