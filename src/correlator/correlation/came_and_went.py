@@ -43,8 +43,8 @@ _SINCE_WELL: Final = 0.5
 """As of a change without an effect that is seen; but somebody has taken it back."""
 _BEFORE: Final = 0.35
 """Of what was there, or over, when the test passed last,"""
-_EACH_TIME: Final = 0.5
-"""what is left of that with each time that it had passed already,"""
+_EACH_TIME: Final = 0.25
+"""what is left of that with each time that it had passed already: once may have been too early to notice,"""
 _STILL_HELD: Final = 0.05
 """and at least, of what a table that only grows may hold for ever."""
 _HABIT: Final = 0.34
@@ -129,8 +129,13 @@ def _episode(former: _Former, differs: Mapping[UUID, bool]) -> _Stretch | None:
 
 
 def _stay(former: _Former, stood: Mapping[UUID, object]) -> _Stretch | None:
-    """The stretch that has not ended, if it began when all was well; `stood` is None where it was as it is now."""
+    """The stretch that has not ended, if it began when all was well; `stood` is None where it was as it is now.
+
+    Not of who writes what is tested: that was seen as a whole when it passed.
+    """
     stretch: _Stretch | None = None
+    if former.found.distance == 0:
+        return None
     for past in reversed(former.runs):
         if stood[past.id] is not None:
             break

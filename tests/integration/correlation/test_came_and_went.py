@@ -118,3 +118,14 @@ def test_a_change_that_many_have_in_common_before_the_last_good_result_is_named_
         weeks.check("mart", day, 4, good=day < 8, test="row_count")
 
     assert first(told(connection, weeks, "mart")) == ("mart", weeks.last("mart"))
+
+
+def test_a_change_in_what_was_tested_itself_was_seen_as_a_whole_when_it_passed(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(9):
+        weeks.run("load", day, 1, writes=["raw"], facets=engine("4" if day >= 7 else "3"))
+        weeks.check("raw", day, 4, good=day < 8, test="row_count")
+
+    detail = told(connection, weeks, "raw")
+
+    assert [(one.job.name, one.run_id) for one in detail.candidates] == [("load", weeks.last("load"))]
