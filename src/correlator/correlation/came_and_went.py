@@ -2,10 +2,13 @@
 
 A day is made of hours, and the trace knows the last of them alone. By then somebody may have noticed, and the hours
 between are in what the test looked at all the same. And where rows are only ever added, what was wrong a week ago is
-still there when a sum has grown beyond its bounds. It is asked where nothing else explains much, for all jobs at once.
+still there when a sum has grown beyond its bounds. A change may also have come before the last good result and be there
+since: a day of which an hour was bad may pass. It is asked where nothing else explains much, for all jobs at once.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any, Final
 from uuid import UUID
@@ -14,10 +17,17 @@ import msgspec
 
 from correlator.correlation.candidates import PER_STEP, Candidate, Evidence
 from correlator.correlation.case import Case
-from correlator.correlation.changes import CODE, CodeChange, code_changes, schema_change, setting_changes
+from correlator.correlation.changes import (
+    CODE,
+    CodeChange,
+    SettingChange,
+    code_changes,
+    schema_change,
+    setting_changes,
+)
 from correlator.correlation.earlier import began
 from correlator.correlation.findings import Findings
-from correlator.correlation.judging import direction, schema_words, volume_evidence
+from correlator.correlation.judging import code_sentence, commonness, direction, schema_words, volume_evidence
 from correlator.correlation.past import JobPast, PastRun, facets_at, past_facets, run_facets, varied
 from correlator.correlation.usual import odd
 
@@ -32,7 +42,13 @@ _A_GAP: Final = 1.5
 _SINCE_WELL: Final = 0.5
 """As of a change without an effect that is seen; but somebody has taken it back."""
 _BEFORE: Final = 0.35
-"""Of what was over when the test passed last."""
+"""Of what was there, or over, when the test passed last,"""
+_EACH_TIME: Final = 0.25
+"""what is left of that with each time that it had passed already: once may have been too early to notice,"""
+_STILL_HELD: Final = 0.05
+"""and at least, of what a table that only grows may hold for ever."""
+_HABIT: Final = 0.34
+"""What has changed in more than every third run says nothing."""
 
 
 class _Former(msgspec.Struct, frozen=True):
@@ -44,13 +60,44 @@ class _Former(msgspec.Struct, frozen=True):
     """The first one first."""
 
 
+class _Stretch(msgspec.Struct, frozen=True):
+    """Runs of a job one after the other that were not as those around them."""
+
+    first: PastRun
+    last: PastRun
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """When, to what, and for how long."""
+
+    former: _Former
+    stretch: _Stretch
+    evidence: Evidence
+    strength: float
+    is_there: bool = False
+    """Whether it still stands."""
+
+    @property
+    def is_since(self) -> bool:
+        """Whether it came after the last good result."""
+        return self.stretch.first.ended_at > self.former.baseline.ended_at
+
+
 def came_and_went(case: Case, findings: Mapping[UUID, Findings]) -> list[Candidate]:
     """Of each job at most one."""
     former = _former(case, findings)
     if not former:
         return []
+    changes = [*_amounts(case, former), *_code(case, former), *_settings(case, former), *_schemas(case, former)]
+    # What many have in common did most of them no harm.
+    shared = Counter((one.evidence.kind, one.evidence.before, one.evidence.after) for one in changes if one.is_there)
     first: dict[UUID, Candidate] = {}
-    for candidate in (*_amounts(case, former), *_code(case, former), *_settings(case, former), *_schemas(case, former)):
+    for change in changes:
+        if case.failure.question.kind == "freshness" and not change.is_since:
+            # What has come after it is newer.
+            continue
+        number = shared[change.evidence.kind, change.evidence.before, change.evidence.after] if change.is_there else 1
+        candidate = _candidate(case, change, number)
         known = first.get(candidate.job_id)
         if known is None or known.score < candidate.score:
             first[candidate.job_id] = candidate
@@ -70,18 +117,42 @@ def _former(case: Case, findings: Mapping[UUID, Findings]) -> list[_Former]:
     return found
 
 
-def _episode(former: _Former, differs: Mapping[UUID, bool]) -> PastRun | None:
-    """The first run of the last stretch that was not as it is now, if it was as now before that, too."""
-    first: PastRun | None = None
+def _episode(former: _Former, differs: Mapping[UUID, bool]) -> _Stretch | None:
+    """The last stretch that was not as it is now, if it was as now before that, too."""
+    stretch: _Stretch | None = None
     for past in reversed(former.runs):
         if differs[past.id]:
-            first = past
-        elif first is not None:
-            return first
+            stretch = _Stretch(past, past if stretch is None else stretch.last)
+        elif stretch is not None:
+            return stretch
     return None
 
 
-def _amounts(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
+def _stay(former: _Former, stood: Mapping[UUID, object]) -> _Stretch | None:
+    """The stretch that has not ended, if it began when all was well; `stood` is None where it was as it is now.
+
+    Not of who writes what is tested: that was seen as a whole when it passed.
+    """
+    stretch: _Stretch | None = None
+    if former.found.distance == 0:
+        return None
+    for past in reversed(former.runs):
+        if stood[past.id] is not None:
+            break
+        stretch = _Stretch(past, past if stretch is None else stretch.last)
+    else:
+        return None
+    changed = sum(one != other for one, other in pairwise(stood[past.id] for past in former.runs))
+    if stretch is None or stretch.first.ended_at > former.baseline.ended_at or changed > _HABIT * len(former.runs):
+        return None
+    return stretch
+
+
+def _before(former: _Former, stretch: _Stretch) -> PastRun:
+    return former.runs[former.runs.index(stretch.first) - 1]
+
+
+def _amounts(case: Case, former: Sequence[_Former]) -> Iterator[_Change]:
     """Those since the last good result are known already."""
     for one in former:
         past = case.pasts[one.found.run.job_id]
@@ -101,7 +172,7 @@ def _amounts(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
                     start, theirs, _ = began(past, version.dataset, run, strange)
                     evidence = volume_evidence(case, version.dataset, "rows", theirs)
                     strength = theirs.strength * case.fit(direction(theirs))
-                    yield _candidate(case, one, start, evidence, strength)
+                    yield _Change(one, _Stretch(start, run), evidence, strength)
                     break
 
 
@@ -111,7 +182,7 @@ def _came_after_a_gap(past: JobPast, run: PastRun) -> bool:
     return bool(ends) and usual is not None and run.started_at - ends[-1] > _A_GAP * usual
 
 
-def _code(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
+def _code(case: Case, former: Sequence[_Former]) -> Iterator[_Change]:
     windows = [(one.found.run.job_id, one.runs[0].started_at, one.found.run.last_moment) for one in former]
     jobs = varied(case.history, "job", windows, CODE)
     former = [one for one in former if one.found.run.job_id in jobs]
@@ -125,19 +196,24 @@ def _code(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
         job = one.found.run.job_id
         now = code[job, one.found.run.last_moment]
         changes = {past.id: _changed(code[job, past.ended_at], now) for past in one.runs}
-        first = _episode(one, {run: change is not None for run, change in changes.items()})
-        change = None if first is None else changes[first.id]
-        if first is not None and change is not None:
+        episode = _episode(one, {run: change is not None for run, change in changes.items()})
+        change = None if episode is None else changes[episode.first.id]
+        if episode is not None and change is not None:
             sentence = "the code changed, and was changed back before the last run that was read"
             evidence = Evidence("code", one.found.run.name, change.after, change.before, sentence)
-            yield _candidate(case, one, first, evidence, case.fit("code"))
+            yield _Change(one, episode, evidence, case.fit("code"))
+        stay = _stay(one, {run: change and (change.facet, change.before) for run, change in changes.items()})
+        change = None if stay is None else changes[_before(one, stay).id]
+        if stay is not None and change is not None:
+            evidence = Evidence("code", one.found.run.name, change.before, change.after, code_sentence(change))
+            yield _Change(one, stay, evidence, case.fit("code"), is_there=True)
 
 
 def _changed(stood: Mapping[str, Any], now: Mapping[str, Any]) -> CodeChange | None:
     return next((change for change in code_changes(stood, now) if change.is_notable), None) if stood != now else None
 
 
-def _settings(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
+def _settings(case: Case, former: Sequence[_Former]) -> Iterator[_Change]:
     facets = run_facets(case.history, [one.found.run.id for one in former])
     facets |= past_facets(case.history, [(one.found.run.job_id, one.runs) for one in former])
     for one in former:
@@ -151,20 +227,28 @@ def _settings(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
             for past in one.runs
         }
         for key in sorted({key for of_run in changes.values() for key in of_run}):
-            seen = {of_run[key].before for of_run in changes.values() if key in of_run}
-            first = _episode(one, {run_id: key in of_run for run_id, of_run in changes.items()})
+            of_key = {run_id: of_run.get(key) for run_id, of_run in changes.items()}
+            seen = {change.before for change in of_key.values() if change is not None}
+            episode = _episode(one, {run_id: change is not None for run_id, change in of_key.items()})
+            change = None if episode is None else of_key[episode.first.id]
             # What has many values is another from run to run.
-            if first is None or len(seen) > 1:
-                continue
-            change = changes[first.id][key]
-            sentence = f"{change.path} of {change.facet} was {change.before}, before that and later {change.after}"
-            kind = "engine" if change.is_engine else "parameter"
-            evidence = Evidence(kind, run.name, change.after, change.before, sentence)
-            yield _candidate(case, one, first, evidence, case.fit("setting"))
-            break
+            if episode is not None and change is not None and len(seen) == 1:
+                sentence = f"{change.path} of {change.facet} was {change.before}, before that and later {change.after}"
+                evidence = Evidence(_kind(change), run.name, change.after, change.before, sentence)
+                yield _Change(one, episode, evidence, case.fit("setting"))
+            stay = _stay(one, {run_id: change and change.before for run_id, change in of_key.items()})
+            change = None if stay is None else of_key[_before(one, stay).id]
+            if stay is not None and change is not None:
+                sentence = f"{change.path} of {change.facet} is {change.after}, was {change.before}"
+                evidence = Evidence(_kind(change), run.name, change.before, change.after, sentence)
+                yield _Change(one, stay, evidence, case.fit("setting"), is_there=True)
 
 
-def _schemas(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
+def _kind(change: SettingChange) -> str:
+    return "engine" if change.is_engine else "parameter"
+
+
+def _schemas(case: Case, former: Sequence[_Former]) -> Iterator[_Change]:
     written = [(one, version) for one in former for version in case.bad.written[one.found.run.id]]
     windows = [(version.written_as, one.runs[0].started_at, version.at) for one, version in written]
     datasets = varied(case.history, "dataset", windows, ["schema"])
@@ -182,19 +266,37 @@ def _schemas(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
                 past.id: schema_change(now, schemas[version.written_as, past.ended_at].get("schema"))
                 for past in one.runs
             }
-            first = _episode(one, {run: bool(change.broken) for run, change in changes.items()})
-            if first is not None:
-                sentence = f"schema changed, and was changed back later: {schema_words(changes[first.id])}"
+            episode = _episode(one, {run: bool(change.broken) for run, change in changes.items()})
+            if episode is not None:
+                sentence = f"schema changed, and was changed back later: {schema_words(changes[episode.first.id])}"
                 evidence = Evidence("schema", case.names.get(version.dataset, ""), None, None, sentence)
-                yield _candidate(case, one, first, evidence, case.fit("schema"))
+                yield _Change(one, episode, evidence, case.fit("schema"))
 
 
-def _candidate(case: Case, one: _Former, past: PastRun, evidence: Evidence, strength: float) -> Candidate:
-    run = case.run(past.id)
-    candidate = Candidate(run.job_id, run.namespace, run.name, run, one.found.distance, evidence=[evidence])
-    is_since = past.ended_at > one.baseline.ended_at
-    candidate.score = (_SINCE_WELL if is_since else _BEFORE) * strength * PER_STEP**one.found.distance
-    candidate.reasons.append("what it wrote may be in what was read, beside that of later runs")
-    if not is_since:
+def _candidate(case: Case, change: _Change, number: int) -> Candidate:
+    """`number` jobs have changed in the same way."""
+    one, stretch = change.former, change.stretch
+    run = case.run(stretch.first.id)
+    candidate = Candidate(run.job_id, run.namespace, run.name, run, one.found.distance, evidence=[change.evidence])
+    if change.is_since:
+        share = _SINCE_WELL
+    elif change.is_there:
+        share = _share_before(case, stretch.first)
+    else:
+        share = max(_share_before(case, stretch.last), _STILL_HELD)
+    candidate.score = share * change.strength / commonness(number) * PER_STEP**one.found.distance
+    if not change.is_there:
+        candidate.reasons.append("what it wrote may be in what was read, beside that of later runs")
+    if not change.is_since:
         candidate.reasons.append("it was so before the last good result, which had not noticed")
     return candidate
+
+
+def _share_before(case: Case, run: PastRun) -> float:
+    """Less with each time that what was tested was made after a run, and passed."""
+    start = case.good.start
+    tested = None if start is None else case.runs.get(start.run)
+    if start is None or tested is None:
+        return _BEFORE
+    passed = sum(run.ended_at < past.ended_at <= start.at for past in case.pasts[tested.job_id].good)
+    return _BEFORE * _EACH_TIME ** max(0, passed - 1)

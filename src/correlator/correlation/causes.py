@@ -68,12 +68,12 @@ def explain(
     missed = find_gaps(case)
     gaps = {gap.job: [run.ended_at for run in gap.failed] for gap in missed}
     left_out = find_left_out(case, findings)
-    made_up = {run for run, left in left_out.items() if left.is_made_up or left.is_silent}
+    made_up = {run: left.most for run, left in left_out.items() if left.is_made_up or left.is_silent}
     for left in left_out.values():
         if not left.is_made_up:
             gaps.setdefault(left.found.run.job_id, []).append(left.due)
     passed_on = PassedOn(case, findings, frozenset(undelivered.stale), gaps, made_up)
-    least = 0.9 * case.fit("stale") if undelivered.is_new else 0.0
+    least = 0.9 * case.fit("stale") * undelivered.worst
     candidates = Candidates(judged(case, findings, passed_on, least))
     asking = _Asking(case, limits, why_red, further)
     for trouble in undelivered.troubles.values():

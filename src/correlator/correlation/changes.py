@@ -1,7 +1,7 @@
 """What differs between two looks at the same thing: a schema, code, an engine, parameters."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from difflib import SequenceMatcher
 from itertools import pairwise
@@ -48,6 +48,8 @@ _OF_ROWS: Final = frozenset(
 )
 """What says which rows there are, and not what is in them."""
 _DATE: Final = re.compile(r"^(\d{4})-?(\d{2})-?(\d{2})($|[T _]?\d{2}:?\d{2})")
+_STEADY_FOR: Final = 2
+"""Looks back at which nothing had changed: then it does not change all the time."""
 _CALENDAR: Final = timedelta(days=1, hours=12)
 """What moves on by as much as the time between two runs, to within the change of a day."""
 
@@ -207,11 +209,16 @@ def setting_changes(
             continue
         if apart is not None and _is_calendar(was, is_, apart):
             continue
-        seen = [was, *(leaves[key] for leaves in history if key in leaves)]
-        if len(seen) > 1 and sum(value != other for value, other in pairwise(seen)) * 2 >= len(seen) - 1:
+        if _is_restless([was, *(leaves[key] for leaves in history if key in leaves)]):
             continue
         found.append(SettingChange(key[0], key[1], was, is_))
     return found
+
+
+def _is_restless(seen: Sequence[str]) -> bool:
+    """Whether it was another at every second look, the latest first. Two upgrades in a row are over some days later."""
+    changed = [value != other for value, other in pairwise(seen)]
+    return bool(changed) and any(changed[:_STEADY_FOR]) and sum(changed) * 2 >= len(changed)
 
 
 def _is_calendar(was: str, is_: str, apart: timedelta) -> bool:
@@ -262,6 +269,12 @@ class MetricChange(msgspec.Struct, frozen=True):
     """`nulls` or `values`."""
     before: float
     after: float
+
+    @property
+    def growth(self) -> float:
+        """How many times as much an average has become; 1 for what is none."""
+        is_amount = self.what == "values" and self.before > 0 and self.after > 0
+        return self.after / self.before if is_amount else 1.0
 
 
 def metric_changes(before: Any, after: Any, older: Iterable[Any]) -> list[MetricChange]:

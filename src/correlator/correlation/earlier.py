@@ -14,7 +14,7 @@ import msgspec
 from correlator.correlation.candidates import PER_STEP, Candidate
 from correlator.correlation.case import Case
 from correlator.correlation.findings import Findings
-from correlator.correlation.judging import EXTREME, direction, volume_evidence
+from correlator.correlation.judging import EXTREME, direction, metric_evidence, metric_weight, volume_evidence
 from correlator.correlation.passed_on import PassedOn
 from correlator.correlation.past import JobPast, PastRun
 from correlator.correlation.usual import Oddity, oddity
@@ -59,6 +59,23 @@ def earlier(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn) 
                     candidate.score *= _UNNOTICED
                     candidate.reasons.append("it began before the last good result, which had not noticed yet")
                 yield Earlier(candidate, found.run.id, first.id, well.id, dataset)
+        yield from _held(case, found, past, passed_on)
+
+
+def _held(case: Case, found: Findings, past: JobPast, passed_on: PassedOn) -> Iterator[Earlier]:
+    """By what the columns held of what they wrote."""
+    for dataset, (run, news) in found.metrics_between.items():
+        changes = [change for change in news if passed_on.metric(found.run.id, change) is None]
+        well = next((one for one in past.good if one.ended_at < run.ended_at), None)
+        if well is None or not changes:
+            continue
+        of_run = case.run(run.id)
+        candidate = Candidate(of_run.job_id, of_run.namespace, of_run.name, of_run, found.distance)
+        candidate.evidence += [metric_evidence(case, dataset, change) for change in changes]
+        reach = case.bad.columns.get(dataset)
+        strength = max(metric_weight(case, change, reach) * case.fit(change.what) for change in changes)
+        candidate.score = strength * PER_STEP**found.distance
+        yield Earlier(candidate, found.run.id, run.id, well.id, dataset)
 
 
 def began(past: JobPast, dataset: UUID, run: PastRun, odd: Oddity) -> tuple[PastRun, Oddity, PastRun | None]:

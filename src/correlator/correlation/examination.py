@@ -13,6 +13,7 @@ from correlator.correlation.history import Run
 from correlator.correlation.metrics import find_metrics
 from correlator.correlation.odd_amounts import find_amounts, find_between
 from correlator.correlation.past import PastRun
+from correlator.correlation.profiled_hours import find_profiled_hours
 from correlator.correlation.set_up import (
     find_changes_of_inputs,
     find_changes_of_set_up,
@@ -42,6 +43,7 @@ def examine(case: Case) -> dict[UUID, Findings]:
     find_changes_of_inputs(case, pairs)
     find_changes_of_schemas(case, pairs)
     find_metrics(case, pairs)
+    find_profiled_hours(case, pairs)
     find_changes_of_sources(case, pairs)
     find_unchanged(case, pairs)
     for one in new:

@@ -78,6 +78,8 @@ class Findings(msgspec.Struct):
     metrics: dict[UUID, list[MetricChange]] = msgspec.field(default_factory=dict)
     between: dict[UUID, tuple[PastRun, Oddity]] = msgspec.field(default_factory=dict)
     """Of earlier runs that went into what the next job read."""
+    metrics_between: dict[UUID, tuple[PastRun, list[MetricChange]]] = msgspec.field(default_factory=dict)
+    """The same for what columns held: of the first of those runs that was not as before."""
     said: dict[Topic, set[UUID]] = msgspec.field(
         default_factory=lambda: {"amount": set(), "schema": set(), "values": set()}
     )

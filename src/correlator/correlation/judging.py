@@ -113,7 +113,7 @@ def _suspected(
                 suspicion.strength, suspicion.shown_by = strongest[run] * share, findings[run].run.name
             if _has_changed(above):
                 found.setdefault(run, _Suspicion()).is_cleared = above.run.name
-                shown = strongest[run] / len(changed) ** 0.5 / _commonness(_rarest(above, shared))
+                shown = strongest[run] / len(changed) ** 0.5 / commonness(_rarest(above, shared))
                 suspicion.shown = max(suspicion.shown, shown)
     return found
 
@@ -248,7 +248,7 @@ def _effects(case: Case, found: Findings, passed_on: PassedOn, tested: Oddity | 
         signs.add(_schema(case, found, dataset, passed_on, reach))
     for dataset, changes in found.metrics.items():
         for change in changes:
-            explained = passed_on.metric(found.run.id)
+            explained = passed_on.metric(found.run.id, change)
             signs.add(_metric(case, dataset, change, explained, reach))
     if found.unchanged:
         signs.add(_unchanged(found, is_old=passed_on.is_old(found.run.id)))
@@ -316,6 +316,18 @@ def _schema_evidence(case: Case, dataset: UUID, change: SchemaChange, sentence: 
 def _metric(
     case: Case, dataset: UUID, change: MetricChange, explained: str | None, reach: frozenset[str] | None
 ) -> Signs:
+    weight = metric_weight(case, change, reach) * (_EXPLAINED if explained else 1.0)
+    evidence = [metric_evidence(case, dataset, change, explained)]
+    return Signs([(change.what, weight)], evidence, unexplained=set() if explained else {"values"})
+
+
+def metric_weight(case: Case, change: MetricChange, reach: frozenset[str] | None) -> float:
+    """`reach` are the columns that went into the one that is tested; None for not known."""
+    hits = reach is None or change.column in reach or change.column == case.failure.question.column
+    return 0.85 if hits else 0.3
+
+
+def metric_evidence(case: Case, dataset: UUID, change: MetricChange, explained: str | None = None) -> Evidence:
     words = "of it are null" if change.what == "nulls" else "on average"
     before, after = (
         f"{value:.1%}" if change.what == "nulls" else f"{value:,.4g}" for value in (change.before, change.after)
@@ -323,10 +335,7 @@ def _metric(
     sentence = f"{change.column}: {after} {words}, was {before}" + (
         f"; {explained} was not as usual either" if explained else ""
     )
-    evidence = Evidence(change.what, f"{case.names.get(dataset, '')}.{change.column}", before, after, sentence)
-    hits = reach is None or change.column in reach or change.column == case.failure.question.column
-    weight = (0.85 if hits else 0.3) * (_EXPLAINED if explained else 1.0)
-    return Signs([(change.what, weight)], [evidence], unexplained=set() if explained else {"values"})
+    return Evidence(change.what, f"{case.names.get(dataset, '')}.{change.column}", before, after, sentence)
 
 
 def _unchanged(found: Findings, *, is_old: bool) -> Signs:
@@ -354,7 +363,7 @@ def _code(case: Case, found: Findings, shared: Mapping[Setting, int]) -> Signs:
     strengths = []
     for change in found.code:
         subject = change.whose or found.run.name
-        signs.evidence.append(Evidence("code", subject, change.before, change.after, _code_sentence(change)))
+        signs.evidence.append(Evidence("code", subject, change.before, change.after, code_sentence(change)))
         strength = 0.48 * (1 - change.habit)
         if change.words and wanted & change.words:
             strength = 0.8
@@ -368,7 +377,7 @@ def _code(case: Case, found: Findings, shared: Mapping[Setting, int]) -> Signs:
             signs.reasons.append("the code that is known of it is the same")
         elif not change.is_notable:
             signs.reasons.append("its code has a new version all the time")
-        strengths.append(strength / _commonness(shared[_deploy(change)]))
+        strengths.append(strength / commonness(shared[_deploy(change)]))
     if found.inputs is not None:
         signs.evidence.append(_inputs_evidence(found.run.name, found.inputs))
         strengths.append(0.48)
@@ -382,7 +391,7 @@ def _code(case: Case, found: Findings, shared: Mapping[Setting, int]) -> Signs:
     return signs
 
 
-def _code_sentence(change: CodeChange) -> str:
+def code_sentence(change: CodeChange) -> str:
     whose = f"{change.whose}, which started it, has " if change.whose else ""
     if change.facet == "sourceCodeLocation":
         return f"{whose}new code version {change.after[:40]}, was {change.before[:40]}"
@@ -404,7 +413,7 @@ def _settings(found: Findings, shared: Mapping[Setting, int]) -> Signs:
     if any(change.factor > _MUCH for change in found.settings):
         rare = 0.65
     evidence = [_setting_evidence(found, change) for change in found.settings]
-    return Signs([("setting", rare / _commonness(common))], evidence)
+    return Signs([("setting", rare / commonness(common))], evidence)
 
 
 def _setting_evidence(found: Findings, change: SettingChange) -> Evidence:
@@ -442,7 +451,7 @@ def _deploy(change: CodeChange) -> Setting:
     return change.facet, change.whose, change.after
 
 
-def _commonness(number: int) -> float:
+def commonness(number: int) -> float:
     """What many have in common did most of them no harm."""
     return 1 + 0.25 * (max(number, 1) - 1)
 

@@ -39,10 +39,12 @@ class LeftOut(msgspec.Struct, frozen=True):
     due: datetime
     failed: PastRun | None
     """The last of those that failed; None if there was none at all when one was due."""
+    most: float
+    """So many times as much as usual the one that followed may have had to do."""
     is_made_up: bool
-    """Whether the one that followed wrote more than usual, and about as much as it had to."""
+    """Whether that one wrote more than usual, or larger sums, and about as much as it had to."""
     is_silent: bool
-    """Whether that one does not say how much it wrote."""
+    """Whether it does not say how much it wrote."""
 
 
 def find_left_out(case: Case, findings: Mapping[UUID, Findings]) -> dict[UUID, LeftOut]:
@@ -72,8 +74,8 @@ def _left_out(case: Case, one: Findings) -> LeftOut | None:
             continue
         shares = time / rhythm.interval
         is_own = after.id == one.run.id
-        most = max((odd.amount / max(odd.usual, 1) for _, odd in one.volumes.values() if odd.score > 0), default=0.0)
-        is_made_up = is_own and 0 < most <= _MOST_SHARES * shares
+        done, most = _times_as_much(one), _MOST_SHARES * shares
+        is_made_up = is_own and 0 < done <= most
         if shares < _LEFT_OUT and not is_made_up:
             continue
         return LeftOut(
@@ -82,10 +84,24 @@ def _left_out(case: Case, one: Findings) -> LeftOut | None:
             before.ended_at + rhythm.interval,
             # Not by when the next one began, for who tells of its end alone began then; and not a try of that one.
             next(iter(past.failed_between(before.ended_at, after.ended_at)), None),
+            most,
             is_made_up,
-            is_silent=not one.said["amount"],
+            is_silent=not one.said["amount"] or _is_always_as_many(case, one),
         )
     return None
+
+
+def _times_as_much(one: Findings) -> float:
+    """As usual; of rows, or of what they sum up where there are as many as ever."""
+    rows = [odd.amount / max(odd.usual, 1) for _, odd in one.volumes.values() if odd.score > 0]
+    sums = [change.growth for changes in one.metrics.values() for change in changes if change.growth > 1]
+    return max([*rows, *sums], default=0.0)
+
+
+def _is_always_as_many(case: Case, one: Findings) -> bool:
+    past, written = case.pasts[one.run.job_id], case.bad.written[one.run.id]
+    counted = [version for version in written if version.row_count is not None]
+    return bool(counted) and all(past.is_always_as_many(each, one.run.last_moment) for each in counted)
 
 
 def blamed_for_rest(case: Case, left: LeftOut) -> Candidate:
@@ -102,7 +118,7 @@ def blamed_for_rest(case: Case, left: LeftOut) -> Candidate:
         sentence = f"{ended}{said(failed.error_message)}; what it had left undone was for the next one"
         candidate.evidence.append(Evidence("run_failed", failed.name, "COMPLETE", failed.state, sentence))
     if left.is_made_up:
-        strength = _SEEN * case.fit("more")
+        strength = _SEEN * max(case.fit("more"), case.fit("values") if left.found.metrics else 0.0)
     else:
         strength = (_SILENT if left.is_silent else _AS_USUAL) * max(case.fit("more"), case.fit("less"))
     candidate.score = strength * PER_STEP**distance

@@ -10,13 +10,13 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from correlator.correlation.case import Case
-from correlator.correlation.changes import metric_changes, rows_of
+from correlator.correlation.changes import MetricChange, metric_changes, rows_of
 from correlator.correlation.findings import Findings, Pair
 from correlator.correlation.history import Version
 from correlator.correlation.past import PastRun, facets_at
 from correlator.correlation.usual import Sample, is_weekend, oddity
 
-_KEY: Final = "dataQualityMetrics"
+METRICS: Final = "dataQualityMetrics"
 _SWINGS: Final = 4
 """Former runs that tell what swings from run to run,"""
 _WEEKS: Final = 20
@@ -68,8 +68,8 @@ def _said(case: Case, looks: Sequence[_Look]) -> dict[_Look, Any]:
     """By the writer, in the facets of the dataset or of the output; else by the first reader who says it."""
     if not looks:
         return {}
-    stood = facets_at(case.history, "dataset", [(dataset, at) for dataset, _, at, _ in looks], [_KEY])
-    found = {look: stood[look[0], look[2]][_KEY] for look in looks if _KEY in stood[look[0], look[2]]}
+    stood = facets_at(case.history, "dataset", [(dataset, at) for dataset, _, at, _ in looks], [METRICS])
+    found = {look: stood[look[0], look[2]][METRICS] for look in looks if METRICS in stood[look[0], look[2]]}
     asked = [look for look in looks if look not in found]
     if asked:
         columns = [list(column) for column in zip(*asked, strict=True)]
@@ -81,14 +81,7 @@ def _said(case: Case, looks: Sequence[_Look]) -> dict[_Look, Any]:
 def _compare(one: Findings, version: Version, now: Any, told: Sequence[tuple[datetime, Any]]) -> None:
     """`told` are the metrics of former runs, that of the baseline first."""
     one.said["values"].add(version.dataset)
-    former = [metrics for _, metrics in told]
-    changes = metric_changes(former[0], now, former[1 : 1 + _SWINGS])
-    # A Saturday's sum is no news after a Friday's, where it was so on the Sunday before; nor is what was so a week ago.
-    for kind in (is_weekend, datetime.weekday):
-        alike = [metrics for at, metrics in told if kind(at) == kind(version.at) and metrics is not None]
-        if changes and alike and kind(told[0][0]) != kind(version.at):
-            news = {(change.column, change.what) for change in metric_changes(alike[0], now, alike[1 : 1 + _SWINGS])}
-            changes = [change for change in changes if (change.column, change.what) in news]
+    changes = news(version.at, now, told)
     if changes:
         one.metrics[version.dataset] = changes
     rows = rows_of(now)
@@ -101,18 +94,31 @@ def _compare(one: Findings, version: Version, now: Any, told: Sequence[tuple[dat
         one.volumes[version.dataset] = ("rows", odd)
 
 
+def news(at: datetime, now: Any, told: Sequence[tuple[datetime, Any]]) -> list[MetricChange]:
+    """What has changed since the first of those told of, and does not swing from one to the next anyway."""
+    former = [metrics for _, metrics in told]
+    changes = metric_changes(former[0], now, former[1 : 1 + _SWINGS])
+    # A Saturday's sum is no news after a Friday's, where it was so on the Sunday before; nor is what was so a week ago.
+    for kind in (is_weekend, datetime.weekday):
+        alike = [metrics for when, metrics in told if kind(when) == kind(at) and metrics is not None]
+        if changes and alike and kind(told[0][0]) != kind(at):
+            still = {(change.column, change.what) for change in metric_changes(alike[0], now, alike[1 : 1 + _SWINGS])}
+            changes = [change for change in changes if (change.column, change.what) in still]
+    return changes
+
+
 # One probe of the writer's edge, and a short range of the reads that followed.
 _OF_EDGES: Final = f"""
 SELECT asked.number, coalesce(own.metrics, read.metrics)
 FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::timestamptz[])
     WITH ORDINALITY AS asked (dataset_id, run_id, at, until, number)
 LEFT JOIN LATERAL (
-    SELECT facets -> '{_KEY}' AS metrics FROM {{s}}.lineage_edges
+    SELECT facets -> '{METRICS}' AS metrics FROM {{s}}.lineage_edges
     WHERE job_run_id = asked.run_id AND dataset_id = asked.dataset_id AND edge_type = 'output'
 ) AS own ON true
 LEFT JOIN LATERAL (
     SELECT reads.metrics FROM (
-        SELECT facets -> '{_KEY}' AS metrics, used_at, job_run_id FROM {{s}}.lineage_edges
+        SELECT facets -> '{METRICS}' AS metrics, used_at, job_run_id FROM {{s}}.lineage_edges
         WHERE dataset_id = asked.dataset_id AND edge_type = 'input' AND used_at >= asked.at AND used_at < asked.until
         ORDER BY used_at, job_run_id LIMIT 10
     ) AS reads

@@ -1,6 +1,6 @@
 """What was passed on, not caused: which input of a run accounts for what is odd about it."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -8,15 +8,16 @@ from uuid import UUID
 import msgspec
 
 from correlator.correlation.case import Case
-from correlator.correlation.changes import SchemaChange
+from correlator.correlation.changes import MetricChange, SchemaChange
 from correlator.correlation.findings import Findings, Topic
 from correlator.correlation.history import Version
-from correlator.correlation.usual import MANY, Oddity
+from correlator.correlation.usual import Oddity
 
 _MUCH: Final = 0.75
 """An amount that is as odd as that makes averages and shares of nulls others too."""
 _SHARE: Final = 0.4
 """What goes in explains what comes out when it changed by at least so much of it, on the scale of logarithms."""
+_LEFT_UNDONE: Final = "what runs before it had left undone"
 
 
 def _share_a_column(above: Iterable[str], below: Iterable[str]) -> bool:
@@ -35,13 +36,13 @@ class PassedOn(msgspec.Struct, frozen=True):
     """Versions that were read although something newer was due."""
     gaps: Mapping[UUID, Sequence[datetime]]
     """By job when a run failed that was not made up for."""
-    made_up: Collection[UUID] = ()
-    """Runs that had to do more than their own share."""
+    made_up: Mapping[UUID, float]
+    """Runs that had to do more than their own share, with how many times as much as usual that may be."""
 
     def volume(self, run: UUID, odd: Oddity, seen: frozenset[UUID] = frozenset()) -> str | None:
         """The input that had changed in the same way: directly, or through runs that do not count."""
         if odd.score > 0 and run in self.made_up:
-            return "what runs before it had left undone"
+            return _LEFT_UNDONE
         for version, above in self._inputs(run):
             if above.run.id in seen:
                 continue
@@ -64,9 +65,7 @@ class PassedOn(msgspec.Struct, frozen=True):
         return None
 
     def _is_always_as_many(self, version: Version, above: Findings) -> bool:
-        """Whether there is a row for each of twelve regions, whatever went in: that does not tell what it was."""
-        before = self.case.pasts[above.run.job_id].rows_before(version.dataset, above.run.last_moment)[:MANY]
-        return len(before) == MANY and all(sample.amount == version.row_count for sample in before)
+        return self.case.pasts[above.run.job_id].is_always_as_many(version, above.run.last_moment)
 
     def is_followed(self, run: UUID) -> bool:
         """Whether what was made of it has more or less than usual in the same direction."""
@@ -85,20 +84,23 @@ class PassedOn(msgspec.Struct, frozen=True):
                 return self.case.name(version.dataset)
         return None
 
-    def metric(self, run: UUID, seen: frozenset[UUID] = frozenset()) -> str | None:
+    def metric(self, run: UUID, change: MetricChange, seen: frozenset[UUID] = frozenset()) -> str | None:
         """The input that held other values, or nulls, before; or one that is not whole, or far too large.
 
         Nulls become other averages on their way, and other values nulls where something is joined by them.
         Directly, or through runs that do not say what they wrote.
         """
+        if 1 < change.growth <= self.made_up.get(run, 0.0):
+            return _LEFT_UNDONE
         for version, above in self._inputs(run):
             if above.run.id in seen:
                 continue
-            if above.metrics.get(version.dataset) or self._is_odd(version, above):
+            held = above.metrics.get(version.dataset) or above.metrics_between.get(version.dataset)
+            if held or self._is_odd(version, above):
                 return self.case.name(version.dataset)
             if version.dataset in above.said["values"]:
                 continue
-            further = self.metric(above.run.id, seen | {run})
+            further = self.metric(above.run.id, change, seen | {run})
             if further is not None:
                 return further
         return None

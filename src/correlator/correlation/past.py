@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from correlator.correlation.history import History
+from correlator.correlation.history import History, Version
 from correlator.correlation.usual import MANY, Cadence, Sample, cadence
 
 RUNS: Final = 60
@@ -129,6 +129,11 @@ class JobPast(msgspec.Struct):
     def rows_before(self, dataset: UUID, moment: datetime, well: datetime | None = None) -> list[Sample]:
         """Of its good runs, the latest first; up to `well` if these are enough: what came then may be the trouble."""
         return self._before("rows", dataset, moment, well)
+
+    def is_always_as_many(self, version: Version, moment: datetime) -> bool:
+        """Whether there is a row for each of twelve regions, whatever went in: that does not tell what it was."""
+        before = self.rows_before(version.dataset, moment)[:MANY]
+        return len(before) == MANY and all(sample.amount == version.row_count for sample in before)
 
     def bytes_before(self, dataset: UUID, moment: datetime, well: datetime | None = None) -> list[Sample]:
         return self._before("bytes", dataset, moment, well)

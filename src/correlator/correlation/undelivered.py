@@ -23,6 +23,8 @@ _BESIDE_OTHERS: Final = 0.7
 """Where another job has written to the same table in time: as a whole it is as new as what came last."""
 _AS_BEFORE: Final = 0.2
 """What is left where it had not delivered when all was well either."""
+_UNSEEN: Final = 0.5
+"""Where who read the old version wrote neither less than usual nor the same once more."""
 
 
 _ReadBy: TypeAlias = tuple[UUID, UUID, datetime, UUID]
@@ -41,6 +43,12 @@ class Trouble(msgspec.Struct, frozen=True):
     distance: int = 0
     blame: float = 1.0
     """What is left of it: less where something further upstream did not deliver either."""
+    is_unseen: bool = False
+    """Whether who read what was there instead wrote as much as ever."""
+
+    @property
+    def weight(self) -> float:
+        return self.blame * (_UNSEEN if self.is_unseen else 1.0)
 
     @property
     def is_of_its_own(self) -> bool:
@@ -55,14 +63,16 @@ class Undelivered(msgspec.Struct):
     """Versions that were read although something newer was due."""
 
     @property
-    def is_new(self) -> bool:
-        """Whether something is missing that was there when all was well."""
-        return any(trouble.blame > _AS_BEFORE for trouble in self.troubles.values())
+    def worst(self) -> float:
+        """How much blame there is for what is missing that was there when all was well."""
+        new = [trouble.weight for trouble in self.troubles.values() if trouble.blame > _AS_BEFORE]
+        return max(new, default=0.0)
 
     def blame(self, trouble: Trouble, distance: int, blame: float) -> None:
         known = self.troubles.get(trouble.job)
-        if known is None or known.blame < blame:
-            self.troubles[trouble.job] = msgspec.structs.replace(trouble, distance=distance, blame=blame)
+        one = msgspec.structs.replace(trouble, distance=distance, blame=blame)
+        if known is None or known.weight < one.weight:
+            self.troubles[trouble.job] = one
 
 
 def find_undelivered(case: Case, findings: Mapping[UUID, Findings]) -> Undelivered:
@@ -70,29 +80,32 @@ def find_undelivered(case: Case, findings: Mapping[UUID, Findings]) -> Undeliver
     # Who has handed over a table is not waited for.
     retired = {one.took_over.job for one in findings.values() if one.took_over is not None}
     well = _reads_when_well(case)
-    reads = [
-        (step.use.at, step.version, step.distance, _read_before(case, step, well))
+    reads: list[tuple[datetime, Version, int, datetime | None, UUID | None]] = [
+        (step.use.at, step.version, step.distance, _read_before(case, step, well), step.use.reader)
         for step in case.bad.steps
         if step.version is not None
     ]
     if case.bad.start is not None:
         good = case.failure.good
         is_same = case.good.start is not None and case.good.start.key == case.bad.start.key
-        reads.append((case.failure.at, case.bad.start, 0, good.at if is_same and good is not None else None))
+        reads.append((case.failure.at, case.bad.start, 0, good.at if is_same and good is not None else None, None))
         for version in case.bad.written_to(case.bad.start.dataset):
             # What others have written there was tested as well.
             if version.key != case.bad.start.key and case.bad.distances[version.run] == 0:
                 was_there = good is not None and version.run in case.good.distances
-                reads.append((case.failure.at, version, 0, good.at if was_there and good is not None else None))
+                reads.append((case.failure.at, version, 0, good.at if was_there and good is not None else None, None))
     upstream = _upstream(case)
     found = Undelivered()
-    for at, version, distance, before in sorted(reads, key=lambda read: read[2]):
+    for at, version, distance, before, reader in sorted(reads, key=lambda read: read[2]):
         run = case.runs.get(version.run)
         if run is None or run.job_id in retired:
             continue
         trouble = _trouble_of(case, run.job_id, version.at, at) or _not_renewed(case, run.job_id, version, before, at)
         if trouble is None:
             continue
+        trouble = msgspec.structs.replace(
+            trouble, is_unseen=_is_unseen(case, None if reader is None else findings.get(reader))
+        )
         if _was_so(case, run.job_id, version, before, at):
             found.blame(trouble, distance, _AS_BEFORE)
             continue
@@ -101,10 +114,30 @@ def find_undelivered(case: Case, findings: Mapping[UUID, Findings]) -> Undeliver
         left = _AFTER_OTHERS if trouble.failed is None else _FAILED_AFTER_OTHERS
         is_beside = case.failure.question.kind == "freshness" and _is_beside(case, version)
         found.blame(trouble, distance, left if above else _BESIDE_OTHERS if is_beside else 1.0)
-        for further, steps in above:
+        for other, steps in above:
+            further = msgspec.structs.replace(other, is_unseen=trouble.is_unseen)
             is_last = not _troubles_above(case, further.job, upstream, at)
             found.blame(further, distance + steps, 1.0 if is_last else _AFTER_OTHERS)
     return found
+
+
+def _is_unseen(case: Case, reader: Findings | None) -> bool:
+    """Whether a run has read what was old and wrote as much as ever, but not as much as the last time.
+
+    Who reads yesterday's once more writes as much as yesterday, and who adds what is new finds nothing. What is joined
+    to it may be old all the same: that is not seen by its amount, but by its age, and by keys that are not there yet.
+    """
+    if case.failure.question.kind in ("freshness", "null"):
+        return False
+    if reader is None or not reader.is_new or not reader.said["amount"]:
+        return False
+    past = case.pasts[reader.run.job_id]
+    counted = [version for version in case.bad.written[reader.run.id] if version.row_count is not None]
+    return not (
+        reader.volumes
+        or reader.unchanged
+        or any(past.is_always_as_many(version, reader.run.last_moment) for version in counted)
+    )
 
 
 def _is_beside(case: Case, version: Version) -> bool:
@@ -220,7 +253,9 @@ def blamed(case: Case, trouble: Trouble) -> Candidate:
     candidate = Candidate(trouble.job, of_job.namespace, of_job.name, run, trouble.distance)
     candidate.evidence.append(_evidence(of_job.name, trouble, failed, late))
     strength = 0.9 * max(case.fit("failed") if failed is not None else 0.0, case.fit("stale"))
-    candidate.score = strength * trouble.blame * PER_STEP**trouble.distance
+    candidate.score = strength * trouble.weight * PER_STEP**trouble.distance
+    if trouble.is_unseen:
+        candidate.reasons.append("who read what was there instead wrote as much as usual")
     if trouble.blame == _AS_BEFORE:
         candidate.reasons.append("it was so when the test passed")
     elif trouble.blame == _BESIDE_OTHERS:

@@ -112,6 +112,22 @@ def test_a_setting_that_changed_twice_in_a_few_days_has_changed(connection: Conn
     assert "version of processing_engine is 3.0, was 2.5" in detail.candidates[0].evidence[0].sentence
 
 
+def test_a_setting_that_was_steady_for_days_has_changed_though_it_had_been_restless_before(
+    connection: Connection,
+) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        release = {6: "2.5", 7: "2.6", 8: "2.6", 9: "2.6"}.get(day, "2.4")
+        weeks.run("load", day, 1, writes=["raw"], facets=engine(release))
+        weeks.check("raw", day, 3, good=True, test="in_range", column="price")
+    weeks.run("load", 10, 1, writes=["raw"], facets=engine("3.0"))
+    weeks.check("raw", 10, 3, good=False, test="in_range", column="price")
+
+    detail = told(connection, weeks, "raw")
+
+    assert "version of processing_engine is 3.0, was 2.6" in detail.candidates[0].evidence[0].sentence
+
+
 def test_the_host_of_a_run_is_no_parameter(connection: Connection) -> None:
     weeks = Weeks()
     for day in range(8):
@@ -186,3 +202,27 @@ def test_of_many_tries_that_may_have_left_something_behind_one_is_told(connectio
     detail = told(connection, weeks, "raw")
 
     assert [one.run_id for one in detail.candidates if "run_failed" in kinds(one)] == tries[-1:]
+
+
+def test_who_came_too_late_did_no_harm_where_who_did_not_wait_wrote_as_much_as_ever(connection: Connection) -> None:
+    """What was read instead would have been as many rows as the day before, or none that are new."""
+    weeks = Weeks()
+    for day in range(12):
+        weeks.run("load", day, 2.4 if day == 11 else 1, writes=["raw"])
+        rows, upgraded = 1000 + (day * 37) % 83, engine("4" if day == 11 else "3")
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"], rows=rows, facets=upgraded)
+        weeks.run("mart", day, 3, reads=["staged"], writes=["mart"])
+        weeks.check("mart", day, 4, good=day < 11, test="sum_between", column="amount")
+
+    assert first(told(connection, weeks, "mart")) == ("stage", weeks.last("stage"))
+
+
+def test_who_came_too_late_is_named_where_who_did_not_wait_does_not_count(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(12):
+        weeks.run("load", day, 2.4 if day == 11 else 1, writes=["raw"])
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"], facets=engine("4" if day == 11 else "3"))
+        weeks.run("mart", day, 3, reads=["staged"], writes=["mart"])
+        weeks.check("mart", day, 4, good=day < 11, test="sum_between", column="amount")
+
+    assert first(told(connection, weeks, "mart")) == ("load", weeks.last("load"))

@@ -3,8 +3,10 @@
 from typing import Any
 
 import psycopg
+import pytest
 
-from tests.integration.correlation.weeks import Weeks, first, kinds, told
+from tests.integration.correlation.weeks import Weeks, engine, first, kinds, metrics, told
+from tests.unit.rulebook.histories import DB
 
 Connection = psycopg.Connection[Any]
 
@@ -89,3 +91,23 @@ def test_who_came_late_has_left_nothing_out(connection: Connection) -> None:
         weeks.check("raw", day, 3, good=day < 9, test="row_count")
 
     assert kinds(told(connection, weeks, "raw").candidates[0]) == set()
+
+
+@pytest.mark.parametrize(("total", "is_made_up"), [(2100, True), (9000, False)])
+def test_larger_sums_in_as_many_rows_make_up_for_a_run_that_failed(
+    connection: Connection, total: int, *, is_made_up: bool
+) -> None:
+    """A row for each of twelve regions says nothing of how much was done; what it sums up does."""
+    weeks, failed = Weeks(), ""
+    for day in range(12):
+        weeks.run("load", day, 1, writes=["raw"], facets=engine("4" if day >= 11 else "3"))
+        if day == 10:
+            failed = weeks.run("regions", day, 2, reads=["raw"], writes=["regions"], state="FAIL")
+        else:
+            sums = metrics(12, sums={"amount": 12.0 * (total if day == 11 else 1000 + 3 * day)})
+            table = {"namespace": DB, "name": "regions", "facets": sums}
+            weeks.run("regions", day, 2, reads=["raw"], writes=[table], rows=12)
+        weeks.run("mart", day, 3, reads=["regions"], writes=["mart"])
+        weeks.check("mart", day, 4, good=day < 11, test="sum_between", column="amount")
+
+    assert (first(told(connection, weeks, "mart")) == ("regions", failed)) == is_made_up
