@@ -8,6 +8,7 @@ since: a day of which an hour was bad may pass. It is asked where nothing else e
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
 from statistics import median
 from typing import Any, Final
@@ -26,7 +27,7 @@ from correlator.correlation.changes import (
     setting_changes,
 )
 from correlator.correlation.earlier import began
-from correlator.correlation.findings import Findings
+from correlator.correlation.findings import Findings, OddRuns
 from correlator.correlation.judging import code_sentence, commonness, direction, schema_words, volume_evidence
 from correlator.correlation.past import JobPast, PastRun, facets_at, past_facets, run_facets, varied
 from correlator.correlation.usual import odd
@@ -169,10 +170,10 @@ def _amounts(case: Case, former: Sequence[_Former]) -> Iterator[_Change]:
             for run, rows in sorted(written, key=lambda each: (each[0].ended_at, each[0].id), reverse=True):
                 strange = odd(run.ended_at, float(rows), past.rows_before(version.dataset, run.ended_at))
                 if strange is not None and not _came_after_a_gap(past, run):
-                    start, theirs, _ = began(past, version.dataset, run, strange)
-                    evidence = volume_evidence(case, version.dataset, "rows", theirs)
-                    strength = theirs.strength * case.fit(direction(theirs))
-                    yield _Change(one, _Stretch(start, run), evidence, strength)
+                    start, _ = began(past, version.dataset, OddRuns(run, strange))
+                    evidence = volume_evidence(case, version.dataset, "rows", start.odd)
+                    strength = start.odd.strength * case.fit(direction(start.odd))
+                    yield _Change(one, _Stretch(start.first, run), evidence, strength)
                     break
 
 
@@ -249,28 +250,48 @@ def _kind(change: SettingChange) -> str:
 
 
 def _schemas(case: Case, former: Sequence[_Former]) -> Iterator[_Change]:
-    written = [(one, version) for one in former for version in case.bad.written[one.found.run.id]]
-    windows = [(version.written_as, one.runs[0].started_at, version.at) for one, version in written]
+    told = [*_written(case, former), *_read(case, former)]
+    windows = [(one.name, one.former.runs[0].started_at, one.at) for one in told]
     datasets = varied(case.history, "dataset", windows, ["schema"])
-    asked = [
-        (version.written_as, moment)
-        for one, version in written
-        if version.written_as in datasets
-        for moment in (*(past.ended_at for past in one.runs), version.at)
-    ]
+    told = [one for one in told if one.name in datasets]
+    asked = [(one.name, moment) for one in told for moment in (*(past.ended_at for past in one.former.runs), one.at)]
     schemas = facets_at(case.history, "dataset", asked, ["schema"])
-    for one, version in written:
-        if version.written_as in datasets:
-            now = schemas[version.written_as, version.at].get("schema")
-            changes = {
-                past.id: schema_change(now, schemas[version.written_as, past.ended_at].get("schema"))
-                for past in one.runs
-            }
-            episode = _episode(one, {run: bool(change.broken) for run, change in changes.items()})
-            if episode is not None:
-                sentence = f"schema changed, and was changed back later: {schema_words(changes[episode.first.id])}"
-                evidence = Evidence("schema", case.names.get(version.dataset, ""), None, None, sentence)
-                yield _Change(one, episode, evidence, case.fit("schema"))
+    for one in told:
+        now = schemas[one.name, one.at].get("schema")
+        changes = {
+            past.id: schema_change(now, schemas[one.name, past.ended_at].get("schema")) for past in one.former.runs
+        }
+        episode = _episode(one.former, {run: bool(change.broken) for run, change in changes.items()})
+        if episode is not None:
+            words = schema_words(changes[episode.first.id])
+            sentence = f"schema{one.whose} changed, and was changed back later: {words}"
+            evidence = Evidence("schema", case.names.get(one.dataset, ""), None, None, sentence)
+            yield _Change(one.former, episode, evidence, case.fit("schema"))
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """A dataset whose columns the runs of a job may tell of."""
+
+    former: _Former
+    dataset: UUID
+    name: UUID
+    at: datetime
+    whose: str = ""
+
+
+def _written(case: Case, former: Sequence[_Former]) -> Iterator[_Told]:
+    for one in former:
+        for version in case.bad.written[one.found.run.id]:
+            yield _Told(one, version.dataset, version.written_as, version.at)
+
+
+def _read(case: Case, former: Sequence[_Former]) -> Iterator[_Told]:
+    """What nobody is known to write."""
+    for one in former:
+        for step in case.bad.reads_of(one.found.run.id):
+            for name in case.history.members([step.use.dataset])[step.use.dataset] if step.version is None else ():
+                whose = f" of {case.name(step.use.dataset)}, which it reads,"
+                yield _Told(one, step.use.dataset, name, one.found.run.last_moment, whose)
 
 
 def _candidate(case: Case, change: _Change, number: int) -> Candidate:

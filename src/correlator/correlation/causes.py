@@ -123,6 +123,8 @@ class _Asking:
     def why_odd(self, odd: Earlier, candidates: Candidates) -> None:
         """What went into it is not of the trace."""
         standing = candidates.add(odd.candidate)
+        if not odd.is_alone:
+            return
         bad, good = self._written(odd.run, odd.dataset), self._written(odd.well, odd.dataset)
         if bad is None:
             return

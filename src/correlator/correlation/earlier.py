@@ -13,11 +13,11 @@ import msgspec
 
 from correlator.correlation.candidates import PER_STEP, Candidate
 from correlator.correlation.case import Case
-from correlator.correlation.findings import Findings
+from correlator.correlation.findings import Findings, OddRuns
 from correlator.correlation.judging import EXTREME, direction, metric_evidence, metric_weight, volume_evidence
 from correlator.correlation.passed_on import PassedOn
 from correlator.correlation.past import JobPast, PastRun
-from correlator.correlation.usual import Oddity, oddity
+from correlator.correlation.usual import oddity
 
 _BACK: Final = 72
 """Runs that the beginning of a series of odd ones is looked for in."""
@@ -36,6 +36,8 @@ class Earlier(msgspec.Struct, frozen=True):
     well: UUID
     """The last run of the job that was not odd."""
     dataset: UUID
+    is_alone: bool = True
+    """Whether it is odd by itself, and not only together with those that followed."""
 
 
 def earlier(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn) -> Iterator[Earlier]:
@@ -43,22 +45,22 @@ def earlier(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn) 
         if not found.is_new or found.baseline is None:
             continue
         past = case.pasts[found.run.job_id]
-        odd_ones = {dataset: (run, odd, "between") for dataset, (run, odd) in found.between.items()}
+        odd_ones = {dataset: (odd, "between") for dataset, odd in found.between.items()}
         for dataset, (word, odd) in found.volumes.items():
             own = next((run for run, *_ in past.written.get(dataset, ()) if run.id == found.run.id), None)
             if own is not None and word == "rows":
-                odd_ones[dataset] = (own, odd, "itself")
-        for dataset, (run, odd, where) in odd_ones.items():
-            if passed_on.volume(found.run.id, odd) is not None:
+                odd_ones[dataset] = (OddRuns(own, odd), "itself")
+        for dataset, (odd_one, where) in odd_ones.items():
+            if passed_on.volume(found.run.id, odd_one.odd) is not None:
                 continue
-            first, first_odd, well = began(past, dataset, run, odd)
-            is_unnoticed = first.ended_at <= found.baseline.ended_at
+            first, well = began(past, dataset, odd_one)
+            is_unnoticed = first.first.ended_at <= found.baseline.ended_at
             if well is not None and (where == "between" or is_unnoticed):
-                candidate = _candidate(case, found, dataset, first, first_odd)
+                candidate = _candidate(case, found, dataset, first)
                 if is_unnoticed:
                     candidate.score *= _UNNOTICED
                     candidate.reasons.append("it began before the last good result, which had not noticed yet")
-                yield Earlier(candidate, found.run.id, first.id, well.id, dataset)
+                yield Earlier(candidate, found.run.id, first.first.id, well.id, dataset, is_alone=first.number == 1)
         yield from _held(case, found, past, passed_on)
 
 
@@ -78,7 +80,7 @@ def _held(case: Case, found: Findings, past: JobPast, passed_on: PassedOn) -> It
         yield Earlier(candidate, found.run.id, run.id, well.id, dataset)
 
 
-def began(past: JobPast, dataset: UUID, run: PastRun, odd: Oddity) -> tuple[PastRun, Oddity, PastRun | None]:
+def began(past: JobPast, dataset: UUID, odd: OddRuns) -> tuple[OddRuns, PastRun | None]:
     """The first of the odd runs that this one is the last of, and the last one before that was not odd.
 
     What is usual is told by runs of the day before or older: after some hours an odd series is like itself.
@@ -86,22 +88,22 @@ def began(past: JobPast, dataset: UUID, run: PastRun, odd: Oddity) -> tuple[Past
     former = [
         (one, rows)
         for one, rows, _ in past.written.get(dataset, ())
-        if one.ended_at < run.ended_at and one.state == "COMPLETE" and rows is not None
+        if one.ended_at < odd.first.ended_at and one.state == "COMPLETE" and rows is not None
     ]
     former.sort(key=lambda each: (each[0].ended_at, each[0].id), reverse=True)
     for one, rows in former[:_BACK]:
         usual = past.rows_before(dataset, one.ended_at, one.ended_at - _DAY)
         theirs = oddity(one.ended_at, float(rows), usual)
-        if theirs is None or not theirs.strength or theirs.score * odd.score < 0:
-            return run, odd, one
-        run, odd = one, theirs
-    return run, odd, None
+        if theirs is None or not theirs.strength or theirs.score * odd.odd.score < 0:
+            return odd, one
+        odd = OddRuns(one, theirs)
+    return odd, None
 
 
-def _candidate(case: Case, found: Findings, dataset: UUID, past: PastRun, odd: Oddity) -> Candidate:
-    run = case.run(past.id)
+def _candidate(case: Case, found: Findings, dataset: UUID, runs: OddRuns) -> Candidate:
+    run, odd = case.run(runs.first.id), runs.odd
     candidate = Candidate(run.job_id, run.namespace, run.name, run, found.distance)
-    candidate.evidence.append(volume_evidence(case, dataset, "rows", odd))
+    candidate.evidence.append(volume_evidence(case, dataset, "rows", odd, runs=runs.number))
     fit = case.fit(direction(odd))
     if abs(odd.log_ratio) > EXTREME:
         fit = max(fit, case.fit("broken"))

@@ -1,7 +1,7 @@
 """What is odd about one run of the bad trace."""
 
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -54,6 +54,15 @@ class Repeat(msgspec.Struct, frozen=True):
         return self.moment < self.last
 
 
+class OddRuns(NamedTuple):
+    """Runs of a job that wrote more or less than is usual."""
+
+    first: PastRun
+    odd: Oddity
+    number: int = 1
+    """Of more than one none is odd by itself: it is what they wrote together."""
+
+
 class Findings(msgspec.Struct):
     """What is odd about one run of the bad trace; datasets are those that it wrote."""
 
@@ -76,7 +85,7 @@ class Findings(msgspec.Struct):
     volumes: dict[UUID, tuple[str, Oddity]] = msgspec.field(default_factory=dict)
     """How much it wrote, of rows or bytes."""
     metrics: dict[UUID, list[MetricChange]] = msgspec.field(default_factory=dict)
-    between: dict[UUID, tuple[PastRun, Oddity]] = msgspec.field(default_factory=dict)
+    between: dict[UUID, OddRuns] = msgspec.field(default_factory=dict)
     """Of earlier runs that went into what the next job read."""
     metrics_between: dict[UUID, tuple[PastRun, list[MetricChange]]] = msgspec.field(default_factory=dict)
     """The same for what columns held: of the first of those runs that was not as before."""

@@ -277,9 +277,13 @@ def _volume(case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | 
     return signs
 
 
-def volume_evidence(case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | None = None) -> Evidence:
+def volume_evidence(
+    case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | None = None, runs: int = 1
+) -> Evidence:
     share = f"{odd.amount / max(odd.usual, 1):.0%} of what is usual"
-    sentence = f"{count(odd.amount)} {word} written, {share}" + (f"; {explained} accounts for it" if explained else "")
+    by = f" by {runs} runs together" if runs > 1 else ""
+    why = f"; {explained} accounts for it" if explained else ""
+    sentence = f"{count(odd.amount)} {word} written{by}, {share}{why}"
     return Evidence("volume", case.names.get(dataset, ""), count(odd.usual), count(odd.amount), sentence)
 
 

@@ -1,12 +1,28 @@
 """How much runs wrote, and how long they took, against what is usual for them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from itertools import accumulate
+from statistics import median
+from typing import Final, TypeAlias
+from uuid import UUID
 
 from correlator.correlation.case import Case
-from correlator.correlation.findings import Findings, Pair
+from correlator.correlation.findings import Findings, OddRuns, Pair
 from correlator.correlation.history import Run, Version
 from correlator.correlation.past import JobPast, PastRun
-from correlator.correlation.usual import Oddity, odd
+from correlator.correlation.usual import Sample, odd
+
+_FEW_ROWS: Final = 20
+"""Of so few the bytes say no more than the rows do: both differ by chance."""
+_FEWEST: Final = 3
+"""Runs that are looked at together."""
+_NOTABLE: Final = 0.1
+"""Of what is usual for the hour: who differs by less makes no stretch longer."""
+_DAYS: Final = 8
+"""That a stretch of hours is compared with."""
+_DAY: Final = timedelta(days=1)
+_Written: TypeAlias = tuple[PastRun, int]
 
 
 def find_amounts(case: Case, one: Findings) -> None:
@@ -19,7 +35,7 @@ def find_amounts(case: Case, one: Findings) -> None:
             ("rows", version.row_count, past.rows_before),
             ("bytes", version.byte_size, past.bytes_before),
         ):
-            if amount is None:
+            if amount is None or (word == "bytes" and version.row_count is not None and version.row_count < _FEW_ROWS):
                 continue
             one.said["amount"].add(version.dataset)
             found = odd(version.at, float(amount), before(version.dataset, moment, well))
@@ -36,20 +52,78 @@ def find_between(case: Case, pair: Pair) -> None:
     for version in case.bad.written[one.run.id]:
         if version.dataset in one.volumes:
             continue
-        found = next(odd_between(case.pasts[one.run.job_id], version, before, one.run), None)
+        past = case.pasts[one.run.job_id]
+        found = next(odd_between(past, version, before, one.run), None) or odd_together(past, version, before, one.run)
         if found is not None:
             one.between[version.dataset] = found
 
 
-def odd_between(past: JobPast, version: Version, baseline: PastRun, last: Run) -> Iterator[tuple[PastRun, Oddity]]:
+def odd_between(past: JobPast, version: Version, baseline: PastRun, last: Run) -> Iterator[OddRuns]:
     """The odd runs of a job after one of its runs and up to another, the first one first."""
+    for run, rows in _between(past, version.dataset, baseline, last):
+        found = odd(run.ended_at, float(rows), past.rows_before(version.dataset, run.ended_at, baseline.ended_at))
+        if found is not None:
+            yield OddRuns(run, found)
+
+
+def odd_together(past: JobPast, version: Version, baseline: PastRun, last: Run) -> OddRuns | None:
+    """The first of some runs that together wrote far more or less than on other days, though none of them is odd.
+
+    Few rows an hour differ by chance; half of them for half a day do not.
+    """
+    written = _between(past, version.dataset, baseline, last)
+    if len(written) < _FEWEST:
+        return None
+    usual = past.rows_before(version.dataset, written[0][0].ended_at, baseline.ended_at)
+    by_hour: dict[int, list[int]] = {}
+    for sample in usual:
+        by_hour.setdefault(sample.at.hour, []).append(sample.amount)
+    if any(run.ended_at.hour not in by_hour for run, _ in written):
+        return None
+    expected = [median(by_hour[run.ended_at.hour]) for run, _ in written]
+    for sign in (-1, 1):
+        more = [sign * (rows - of_hour) for (_, rows), of_hour in zip(written, expected, strict=True)]
+        first, end = _most([one - _NOTABLE * of_hour for one, of_hour in zip(more, expected, strict=True)])
+        if end - first < _FEWEST:
+            continue
+        stretch = written[first:end]
+        found = odd(stretch[-1][0].ended_at, float(sum(rows for _, rows in stretch)), _other_days(stretch, usual))
+        if found is not None:
+            return OddRuns(stretch[0][0], found, len(stretch))
+    return None
+
+
+def _between(past: JobPast, dataset: UUID, baseline: PastRun, last: Run) -> list[_Written]:
+    """What runs that ended well wrote after one of them and up to another, in order of time."""
     first, end = baseline.ended_at, last.last_moment
-    between = [
+    found = [
         (run, rows)
-        for run, rows, _ in past.written.get(version.dataset, ())
+        for run, rows, _ in past.written.get(dataset, ())
         if rows is not None and first < run.ended_at <= end and run.state == "COMPLETE"
     ]
-    for run, rows in sorted(between, key=lambda one: (one[0].ended_at, one[0].id)):
-        found = odd(run.ended_at, float(rows), past.rows_before(version.dataset, run.ended_at, first))
-        if found is not None:
-            yield run, found
+    return sorted(found, key=lambda one: (one[0].ended_at, one[0].id))
+
+
+def _most(values: Sequence[float]) -> tuple[int, int]:
+    """From where to where the sum is greatest."""
+    sums = [0.0, *accumulate(values)]
+    best, least, found = 0.0, 0, (0, 0)
+    for end, total in enumerate(sums):
+        if total < sums[least]:
+            least = end
+        if total - sums[least] > best:
+            best, found = total - sums[least], (least, end)
+    return found
+
+
+def _other_days(stretch: Sequence[_Written], usual: Sequence[Sample]) -> list[Sample]:
+    """What was written at the same time of the days before, where as many runs did; the latest first."""
+    since, until = stretch[0][0].started_at, stretch[-1][0].ended_at
+    slack = (until - since) / len(stretch) / 2
+    found = []
+    for days in range(1, _DAYS + 1):
+        first, last = since - days * _DAY, until - days * _DAY + slack
+        amounts = [sample.amount for sample in usual if first <= sample.at <= last]
+        if len(amounts) == len(stretch):
+            found.append(Sample.of(last, sum(amounts)))
+    return found

@@ -38,8 +38,8 @@ def _first(case: Case, found: Findings, baseline: PastRun, between: Sequence[Pas
         odd = next(odd_between(past, version, baseline, found.run), None)
         if odd is not None and first is None:
             # It may have begun before the last good result, which had not noticed yet.
-            start, _, well = began(past, version.dataset, *odd)
-            first = odd[0] if well is None else start
+            start, well = began(past, version.dataset, odd)
+            first = (odd if well is None else start).first
     if first is None and found.repeated is not None:
         first = found.repeated.run
     if first is None and any(change.broken for change in found.schemas.values()):

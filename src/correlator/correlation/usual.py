@@ -173,21 +173,20 @@ def _as_of_hour(one: Sample, before: Sequence[Sample], logs: list[float]) -> lis
 
 
 def _of_its_kind(one: Sample, before: Sequence[Sample], logs: list[float]) -> tuple[Sequence[Sample], list[float]]:
-    """Those of weekends alone, for one of a weekend, where these are another thing than the days between.
+    """Those of weekends alone, or of the days between alone, where the two are not alike.
 
-    What is usual on a Wednesday is odd on a Sunday then. The days between are the most among all anyway.
+    What is usual on a Wednesday is odd on a Sunday then, and as little as on a Sunday is odd on a Wednesday.
     """
-    if one.at.weekday() not in _WEEKEND:
+    of_weekend = [is_weekend(sample.at) for sample in before]
+    weekends = [sample.at for sample, is_one in zip(before, of_weekend, strict=True) if is_one]
+    between = [log for log, is_one in zip(logs, of_weekend, strict=True) if not is_one]
+    if len(weekends) < _TO_TELL or len(between) < _FEWEST or weekends[0] - weekends[-1] < _WEEK:
         return before, logs
-    kind = [number for number, sample in enumerate(before) if sample.at.weekday() in _WEEKEND]
-    others = [log for sample, log in zip(before, logs, strict=True) if sample.at.weekday() not in _WEEKEND]
-    if len(kind) < _TO_TELL or len(others) < _FEWEST or before[kind[0]].at - before[kind[-1]].at < _WEEK:
-        return before, logs
-    of_kind = [logs[number] for number in kind]
-    here, there = _Usual.of(of_kind), _Usual.of(others)
+    here, there = _Usual.of([log for log, is_one in zip(logs, of_weekend, strict=True) if is_one]), _Usual.of(between)
     if abs(here.middle - there.middle) < _ODD_SCORE * max(here.spread, there.spread):
         return before, logs
-    return [before[number] for number in kind], of_kind
+    kind = [number for number, is_one in enumerate(of_weekend) if is_one == is_weekend(one.at)]
+    return [before[number] for number in kind], [logs[number] for number in kind]
 
 
 def _alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> Iterator[list[float]]:

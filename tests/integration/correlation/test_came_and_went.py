@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.integration.correlation.weeks import Weeks, engine, first, kinds, sql, told, version
+from tests.integration.correlation.weeks import Weeks, engine, first, kinds, sql, told, version, with_columns
 from tests.unit.rulebook.histories import Json, facet
 
 Connection = psycopg.Connection[Any]
@@ -28,6 +28,8 @@ def day_of_hours(connection: Connection, told_of: str) -> tuple[tuple[str, str |
                     members["facets"] = {"executionParameters": limit}
                 case "schema":
                     members["columns"] = ["id"] if bad else ["id", "mail"]
+                case "source":
+                    members["reads"] = [with_columns("export", ["id", "e_mail" if bad else "mail"])]
             run = weeks.run("load", day, hour, writes=["raw"], **members)
             began = began or (run if bad else "")
         weeks.run("mart", day, 4.5, reads=["raw"], writes=["mart"])
@@ -36,12 +38,12 @@ def day_of_hours(connection: Connection, told_of: str) -> tuple[tuple[str, str |
     return first(detail), began, kinds(detail.candidates[0])
 
 
-@pytest.mark.parametrize("told_of", ["code", "engine", "parameter", "schema"])
+@pytest.mark.parametrize("told_of", ["code", "engine", "parameter", "schema", "source"])
 def test_the_first_run_with_what_was_taken_back_later_is_named(connection: Connection, told_of: str) -> None:
     named, began, kinds_ = day_of_hours(connection, told_of)
 
     assert named == ("load", began)
-    assert told_of in kinds_
+    assert {"source": "schema"}.get(told_of, told_of) in kinds_
 
 
 def test_a_version_that_is_still_there_was_not_taken_back(connection: Connection) -> None:

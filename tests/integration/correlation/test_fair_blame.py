@@ -226,3 +226,17 @@ def test_who_came_too_late_is_named_where_who_did_not_wait_does_not_count(connec
         weeks.check("mart", day, 4, good=day < 11, test="sum_between", column="amount")
 
     assert first(told(connection, weeks, "mart")) == ("load", weeks.last("load"))
+
+
+def test_the_bytes_of_a_single_row_where_there_was_none_are_no_flood(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        bad = day == 9
+        weeks.run("load", day, 1, writes=["raw"], rows=1000)
+        statistics = {"outputStatistics": facet(rowCount=int(bad), size=56 * bad)}
+        weeks.run("mart", day, 2, reads=["raw"], writes=[{"namespace": DB, "name": "mart", "outputFacets": statistics}])
+        weeks.check("mart", day, 3, good=not bad, test="unique", column="id")
+
+    detail = told(connection, weeks, "mart")
+
+    assert not any("volume" in kinds(candidate) for candidate in detail.candidates)

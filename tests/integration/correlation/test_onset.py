@@ -153,3 +153,24 @@ def test_more_is_not_explained_by_less_of_something_else(connection: Connection)
     assert first(detail) == ("load payments", weeks.last("load payments"))
     clicks = next(one for one in detail.candidates if one.job.name == "load clicks")
     assert "of what was tested there is more, and not less" in clicks.reasons
+
+
+def test_hours_of_which_none_is_odd_are_odd_together_and_the_first_of_them_is_meant(connection: Connection) -> None:
+    """Twenty rows an hour differ by chance, half of them for half a day do not."""
+    weeks, began = Weeks(), ""
+    for day in range(9):
+        for hour in range(24):
+            bad = day == 7 and 10 <= hour < 22
+            rows = (12 if bad else 20) + (day * 7 + hour * 5) % 4
+            run = weeks.run("load", day, hour, writes=["raw"], rows=rows, minutes=3)
+            weeks.run("other", day, hour, writes=["others"], rows=40 + (day + hour) % 3, minutes=3)
+            began = began or (run if bad else "")
+        weeks.run("mart", day, 1.5, reads=["raw", "others"], writes=["mart"])
+        weeks.check("mart", day, 2, good=day < 8, test="row_count")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", began)
+    (evidence,) = detail.candidates[0].evidence
+    assert evidence.kind == "volume"
+    assert "by 12 runs together" in evidence.sentence

@@ -122,3 +122,15 @@ def test_who_rests_on_weekends_is_late_on_monday_alone() -> None:
     assert rhythm.interval == timedelta(days=3)
     assert not rhythm.is_late(moments[-1], moments[-1] + timedelta(days=2))
     assert rhythm.is_late(moments[-1], moments[-1] + timedelta(days=3, hours=2))
+
+
+def test_as_little_as_on_a_sunday_is_odd_on_a_tuesday() -> None:
+    """The days between differ among themselves, and with the weekends all differ by much."""
+    week = (2600, 2200, 2600, 2180, 2680, 1580, 1350)
+    samples = daily(15, lambda day: week[day % 7])
+
+    odd = judged(samples, 15, 1280)
+
+    assert odd.strength
+    assert 2000 < odd.usual < 2700
+    assert not judged(samples, 19, 1280).strength
