@@ -99,9 +99,11 @@ def find_unchanged(case: Case, pairs: Sequence[Pair]) -> None:
         past = case.pasts[one.run.job_id]
         for version in case.bad.written[one.run.id]:
             samples = past.rows_before(version.dataset, one.run.last_moment)
+            if version.row_count is None or not samples or samples[0].amount != version.row_count:
+                continue
             counts = [sample.amount for sample in samples]
             repeated = _repeated(counts, version.row_count)
-            if version.row_count and repeated and _is_alive(counts[repeated : repeated + _ALIVE]):
+            if version.row_count and _is_alive(counts[repeated : repeated + _ALIVE]):
                 sentence = f"it wrote {version.row_count:,} rows, exactly as many as its last run"
                 at = samples[repeated - 2].at if repeated > 1 else None
                 began = next((run for run in past.good if run.ended_at == at), None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from statistics import median
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -41,7 +41,7 @@ def find_amounts(case: Case, one: Findings) -> None:
             found = odd(version.at, float(amount), before(version.dataset, moment, well))
             if found is not None and version.dataset not in one.volumes:
                 one.volumes[version.dataset] = (word, found)
-    if one.run.ended_at is not None:
+    if one.run.ended_at is not None and one.run.ended_at >= one.run.started_at:
         seconds = (one.run.ended_at - one.run.started_at).total_seconds()
         one.duration = odd(one.run.ended_at, seconds, past.durations_before(one.run.ended_at))
 
@@ -49,32 +49,39 @@ def find_amounts(case: Case, one: Findings) -> None:
 def find_between(case: Case, pair: Pair) -> None:
     """What was odd about earlier runs, where the last is not."""
     one, before = pair.found, pair.before
+    past = case.pasts[one.run.job_id]
     for version in case.bad.written[one.run.id]:
         if version.dataset in one.volumes:
             continue
-        past = case.pasts[one.run.job_id]
-        found = next(odd_between(past, version, before, one.run), None) or odd_together(past, version, before, one.run)
+        written = _between(past, version.dataset, before, one.run)
+        former = [each for each in written if each[0].id != one.run.id]
+        found = next(_odd_ones(past, version.dataset, before, former), None) or _odd_together(
+            past, version.dataset, before, written
+        )
         if found is not None:
             one.between[version.dataset] = found
 
 
 def odd_between(past: JobPast, version: Version, baseline: PastRun, last: Run) -> Iterator[OddRuns]:
     """The odd runs of a job after one of its runs and up to another, the first one first."""
-    for run, rows in _between(past, version.dataset, baseline, last):
-        found = odd(run.ended_at, float(rows), past.rows_before(version.dataset, run.ended_at, baseline.ended_at))
+    return _odd_ones(past, version.dataset, baseline, _between(past, version.dataset, baseline, last))
+
+
+def _odd_ones(past: JobPast, dataset: UUID, baseline: PastRun, written: Sequence[_Written]) -> Iterator[OddRuns]:
+    for run, rows in written:
+        found = odd(run.ended_at, float(rows), past.rows_before(dataset, run.ended_at, baseline.ended_at))
         if found is not None:
             yield OddRuns(run, found)
 
 
-def odd_together(past: JobPast, version: Version, baseline: PastRun, last: Run) -> OddRuns | None:
+def _odd_together(past: JobPast, dataset: UUID, baseline: PastRun, written: Sequence[_Written]) -> OddRuns | None:
     """The first of some runs that together wrote far more or less than on other days, though none of them is odd.
 
     Few rows an hour differ by chance; half of them for half a day do not.
     """
-    written = _between(past, version.dataset, baseline, last)
     if len(written) < _FEWEST:
         return None
-    usual = past.rows_before(version.dataset, written[0][0].ended_at, baseline.ended_at)
+    usual = past.rows_before(dataset, written[0][0].ended_at, baseline.ended_at)
     by_hour: dict[int, list[int]] = {}
     for sample in usual:
         by_hour.setdefault(sample.at.hour, []).append(sample.amount)
@@ -96,12 +103,11 @@ def odd_together(past: JobPast, version: Version, baseline: PastRun, last: Run) 
 def _between(past: JobPast, dataset: UUID, baseline: PastRun, last: Run) -> list[_Written]:
     """What runs that ended well wrote after one of them and up to another, in order of time."""
     first, end = baseline.ended_at, last.last_moment
+    latest = takewhile(lambda amount: amount[0].ended_at > first, past.written.get(dataset, ()))
     found = [
-        (run, rows)
-        for run, rows, _ in past.written.get(dataset, ())
-        if rows is not None and first < run.ended_at <= end and run.state == "COMPLETE"
+        (run, rows) for run, rows, _ in latest if rows is not None and run.ended_at <= end and run.state == "COMPLETE"
     ]
-    return sorted(found, key=lambda one: (one[0].ended_at, one[0].id))
+    return found[::-1]
 
 
 def _most(values: Sequence[float]) -> tuple[int, int]:

@@ -1,11 +1,11 @@
 """What jobs did before: their last runs, how much they wrote, and what their code and set-up was."""
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from operator import attrgetter, itemgetter
+from math import log
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
@@ -42,7 +42,7 @@ class JobPast(msgspec.Struct):
     runs: list[PastRun] = msgspec.field(default_factory=list)
     """The latest first."""
     written: dict[UUID, list[_Amount]] = msgspec.field(default_factory=dict)
-    """What they wrote, by the class of the dataset."""
+    """What they wrote, by the class of the dataset; the latest first."""
     _samples: dict[tuple[str, UUID], list[Sample]] = msgspec.field(default_factory=dict)
     """Once asked for: in order of time."""
     _rhythms: dict[datetime, Cadence | None] = msgspec.field(default_factory=dict)
@@ -151,17 +151,21 @@ class JobPast(msgspec.Struct):
         return known[: up_to_well if up_to_well >= MANY else number][::-1]
 
     def _all(self, what: str, dataset: UUID) -> list[Sample]:
+        # Thousands of them, so each is made as directly as can be.
         if what == "seconds":
-            return [Sample.of(run.ended_at, (run.ended_at - run.started_at).total_seconds()) for run in self.good]
+            # Who says that it began after it had ended does not say how long it took.
+            lengths = [(run.ended_at, (run.ended_at - run.started_at).total_seconds()) for run in self.good[:RUNS]]
+            return [Sample(at, log(seconds + 1)) for at, seconds in lengths if seconds >= 0]
         written = [(run, rows if what == "rows" else size) for run, rows, size in self.written.get(dataset, ())]
         return [
-            Sample.of(run.ended_at, amount) for run, amount in written if amount is not None and run.state == "COMPLETE"
+            Sample(run.ended_at, log(amount + 1))
+            for run, amount in written
+            if amount is not None and run.state == "COMPLETE"
         ]
 
 
 _ALL: Final = UUID(int=0)
 _at: Final = attrgetter("at")
-_place: Final = itemgetter(0)
 
 
 def pasts(
@@ -180,36 +184,34 @@ def pasts(
 def _find_amounts(
     history: History, found: Mapping[UUID, JobPast], written: Sequence[tuple[UUID, UUID]], until: datetime
 ) -> None:
-    """What was written to each dataset since the first of the runs, and which of them did."""
-    since: dict[UUID, datetime] = {}
-    # By the number: to hash ids is dear, and there are thousands.
-    writers: dict[UUID, dict[int, tuple[PastRun, list[_Amount]]]] = {}
-    for job, dataset in written:
-        past = found[job]
-        if past.runs:
-            since[dataset] = min(past.runs[-1].ended_at, since.get(dataset, until))
-            into = past.written.setdefault(dataset, [])
-            writers.setdefault(dataset, {}).update((run.id.int, (run, into)) for run in past.runs)
-    if not since:
+    """How much the runs wrote to each dataset, by each of its names."""
+    written = [(job, dataset) for job, dataset in written if found[job].runs]
+    members = history.members(dataset for _, dataset in written)
+    asked = [(job, dataset, name) for job, dataset in written for name in members[dataset]]
+    if not asked:
         return
-    members = history.members(since)
-    asked = [(name, dataset) for dataset in since for name in members[dataset]]
-    rows = history.rows(
-        _AMOUNTS, [name for name, _ in asked], [since[dataset] for _, dataset in asked], until, _MOST_WRITES
-    )
-    many = {place for place, writes in Counter(map(_place, rows)).items() if writes == _MOST_WRITES}
-    if many:
-        # Others write there all the time: of these the runs themselves are asked.
-        places = {asked[place - 1][0]: place for place in many}
-        runs = {run.id for place in many for run, _ in writers[asked[place - 1][1]].values()}
-        of_runs = history.rows(_AMOUNTS_OF_RUNS, list(runs), list(places))
-        rows = [row for row in rows if row[0] not in many]
-        rows += [(places[name], *rest) for name, *rest in of_runs]
-    in_order = [writers[dataset] for _, dataset in asked]
-    for place, run_id, row_count, byte_size in rows:
-        writer = in_order[place - 1].get(run_id.int)
-        if writer is not None:
-            writer[1].append((writer[0], row_count, byte_size))
+    jobs, _, names = zip(*asked, strict=True)
+    past = [found[job].runs for job in jobs]
+    since, number = [runs[-1].ended_at for runs in past], [len(runs) for runs in past]
+    rows = history.rows(_AMOUNTS, list(jobs), list(names), since, number, until, _MOST_WRITES, until)
+    for place, writes, numbers, row_counts, byte_sizes in rows:
+        job, dataset, name = asked[place - 1]
+        runs = found[job].runs
+        if writes == _MOST_WRITES:
+            # Others write there all the time: of these the runs themselves are asked.
+            of_runs = {run: (rows, size) for run, rows, size in history.rows(_OF_RUNS, [run.id for run in runs], name)}
+            amounts = [(run, *of_runs[run.id]) for run in runs if run.id in of_runs]
+        else:
+            amounts = [
+                (runs[n - 1], rows, size)
+                for n, rows, size in zip(numbers or (), row_counts or (), byte_sizes or (), strict=True)
+            ]
+        found[job].written.setdefault(dataset, []).extend(amounts)
+    for job, dataset in written:
+        if len(members[dataset]) > 1:
+            found[job].written.get(dataset, []).sort(
+                key=lambda amount: (amount[0].ended_at, amount[0].id), reverse=True
+            )
 
 
 def run_facets(history: History, runs: Iterable[UUID]) -> dict[UUID, dict[str, Any]]:
@@ -299,20 +301,34 @@ WHERE past.ids IS NOT NULL
 _MOST_WRITES: Final = 1_000
 """Of a dataset. One that only its own job writes has no more than that has runs."""
 
-# Of each name the end of one index range, which holds all that is asked for.
+# Of each job and each name the end of one index range, which hold all that is asked for: the runs as `_PAST` numbers
+# them, and what was written by any of them. A row for each: there are thousands of writes.
 _AMOUNTS: Final = """
-SELECT asked.place, written.*
-FROM unnest(%s::uuid[], %s::timestamptz[]) WITH ORDINALITY AS asked (name, since, place)
+SELECT asked.place, amounts.*
+FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::bigint[])
+    WITH ORDINALITY AS asked (job_id, name, since, number, place)
 CROSS JOIN LATERAL (
-    SELECT edge.job_run_id, edge.row_count, edge.byte_size FROM {s}.lineage_edges AS edge
-    WHERE edge.dataset_id = asked.name AND edge.edge_type = 'output' AND edge.used_at >= asked.since
-      AND edge.used_at <= %s AND num_nonnulls(edge.row_count, edge.byte_size) > 0
-    ORDER BY edge.used_at DESC LIMIT %s
-) AS written
+    SELECT count(*), array_agg(past.number ORDER BY past.number) FILTER (WHERE past.number > 0),
+           array_agg(written.row_count ORDER BY past.number) FILTER (WHERE past.number > 0),
+           array_agg(written.byte_size ORDER BY past.number) FILTER (WHERE past.number > 0)
+    FROM (
+        SELECT edge.job_run_id, edge.row_count, edge.byte_size FROM {s}.lineage_edges AS edge
+        WHERE edge.dataset_id = asked.name AND edge.edge_type = 'output' AND edge.used_at >= asked.since
+          AND edge.used_at <= %s AND num_nonnulls(edge.row_count, edge.byte_size) > 0
+        ORDER BY edge.used_at DESC LIMIT %s
+    ) AS written
+    LEFT JOIN (
+        SELECT ended.id, row_number() OVER () AS number FROM (
+            SELECT run.id FROM {s}.job_runs AS run
+            WHERE run.job_id = asked.job_id AND run.ended_at <= %s
+            ORDER BY run.ended_at DESC, run.id DESC LIMIT asked.number
+        ) AS ended
+    ) AS past ON past.id = written.job_run_id
+) AS amounts
 """
-_AMOUNTS_OF_RUNS: Final = """
-SELECT dataset_id, job_run_id, row_count, byte_size FROM {s}.lineage_edges
-WHERE job_run_id = ANY (%s::uuid[]) AND dataset_id = ANY (%s::uuid[]) AND edge_type = 'output'
+_OF_RUNS: Final = """
+SELECT job_run_id, row_count, byte_size FROM {s}.lineage_edges
+WHERE job_run_id = ANY (%s::uuid[]) AND dataset_id = %s AND edge_type = 'output'
   AND used_at IS NOT NULL AND num_nonnulls(row_count, byte_size) > 0
 """
 

@@ -89,15 +89,28 @@ def oddity(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | No
 
 
 def odd(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | None:
-    """The oddity of what is odd. Most is not, and is known by a look at all."""
+    """The oddity of what is odd. Most is not, and is known by a look at those that are most alike."""
     if len(before) < _FEWEST:
         return None
     one = Sample.of(at, amount)
-    before, logs = _of_its_kind(one, before, _as_of_hour(one, before, _as_of_now(one, before)))
+    logs = _as_of_hour(one, before, _as_of_now(one, before))
+    if abs(one.log - median(_most_alike(one, before, logs))) < _ODD_RATIO:
+        return None
+    before, logs = _of_its_kind(one, before, logs)
     if abs(_Usual.of(logs, is_fixed=_is_fixed(logs)).score(one.log)) < _ODD_SCORE:
         return None
     found = _judged(one, amount, before, logs)
     return found if found.strength else None
+
+
+def _most_alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> list[float]:
+    """The last of those that `_alike` has, without all the others."""
+    weekday = one.at.weekday()
+    weekdays = [sample.at.weekday() for sample in before]
+    alike = [log for log, other in zip(logs, weekdays, strict=True) if other == weekday]
+    if len(alike) >= _TO_TELL:
+        return alike
+    return [part for part in _alike(one, before, logs) if len(part) >= _TO_TELL][-1]
 
 
 def _judged(one: Sample, amount: float, before: Sequence[Sample], logs: list[float]) -> Oddity:
@@ -160,13 +173,12 @@ def _as_of_hour(one: Sample, before: Sequence[Sample], logs: list[float]) -> lis
     if len(logs) < 2 * days:
         return logs
     hours = [sample.at.hour for sample in before]
+    if hours.count(one.at.hour) < _OF_AN_HOUR:
+        return logs
     by_hour: list[list[float]] = [[] for _ in range(24)]
     for hour, log in zip(hours, logs, strict=True):
         by_hour[hour].append(log)
-    of_this = by_hour[one.at.hour]
-    if len(of_this) < _OF_AN_HOUR:
-        return logs
-    usual = median(of_this)
+    usual = median(by_hour[one.at.hour])
     # Of an hour that was rarely seen nothing is known but the amount itself.
     shift = [usual - median(of_hour) if len(of_hour) >= _OF_AN_HOUR else 0.0 for of_hour in by_hour]
     return [log + shift[hour] for hour, log in zip(hours, logs, strict=True)]

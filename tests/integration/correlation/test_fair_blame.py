@@ -240,3 +240,15 @@ def test_the_bytes_of_a_single_row_where_there_was_none_are_no_flood(connection:
     detail = told(connection, weeks, "mart")
 
     assert not any("volume" in kinds(candidate) for candidate in detail.candidates)
+
+
+def test_of_who_says_that_it_began_after_it_had_ended_it_is_not_known_how_long_it_took(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        weeks.run("load", day, 1, writes=["raw"], minutes=-50 if day in (5, 9) else 10)
+        weeks.run("mart", day, 2, reads=["raw"], writes=["mart"])
+        weeks.check("mart", day, 3, good=day < 9, test="row_count")
+
+    detail = told(connection, weeks, "mart")
+
+    assert [(one.job.name, one.evidence) for one in detail.candidates] == [("mart", []), ("load", [])]
