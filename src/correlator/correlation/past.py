@@ -23,6 +23,7 @@ MOST_RUNS: Final = 200
 _LATELY: Final = timedelta(days=8)
 _FIRST: Final = datetime.min.replace(tzinfo=UTC)
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
+_NO_TIME: Final = timedelta(0)
 
 
 class PastRun(msgspec.Struct, frozen=True, gc=False):
@@ -46,7 +47,10 @@ class JobPast(msgspec.Struct):
     _samples: dict[tuple[str, UUID], list[Sample]] = msgspec.field(default_factory=dict)
     """Once asked for: in order of time."""
     _rhythms: dict[datetime, Cadence | None] = msgspec.field(default_factory=dict)
+    _intervals: dict[int, timedelta | None] = msgspec.field(default_factory=dict)
+    """By how many good ends they are of."""
     _good: list[PastRun] | None = None
+    _failed: list[PastRun] | None = None
     _ended_well: list[datetime] | None = None
 
     @property
@@ -54,6 +58,12 @@ class JobPast(msgspec.Struct):
         if self._good is None:
             self._good = [run for run in self.runs if run.state == "COMPLETE"]
         return self._good
+
+    @property
+    def failed(self) -> list[PastRun]:
+        if self._failed is None:
+            self._failed = [run for run in self.runs if run.state in ("FAIL", "ABORT")]
+        return self._failed
 
     def ended_well(self, until: datetime | None = None) -> list[datetime]:
         """In order of time."""
@@ -100,9 +110,9 @@ class JobPast(msgspec.Struct):
     def failed_between(self, since: datetime, until: datetime) -> list[PastRun]:
         """Runs that failed and were not tried again with success: under the same parent, or soon."""
         found = []
-        soon = self._soon()
-        for run in self.runs:
-            if run.state not in ("FAIL", "ABORT") or not since < run.ended_at <= until:
+        soon = self._soon() if self.failed else _NO_TIME
+        for run in self.failed:
+            if not since < run.ended_at <= until:
                 continue
             # Of several tries the last one counts.
             if not any(
@@ -123,8 +133,10 @@ class JobPast(msgspec.Struct):
     def interval(self, until: datetime) -> timedelta | None:
         """How long it usually takes from one good end to the next."""
         ends = self.ended_well(until)
-        gaps = sorted(other - one for one, other in pairwise(ends))
-        return gaps[len(gaps) // 2] if gaps else None
+        if len(ends) not in self._intervals:
+            gaps = sorted([other - one for one, other in pairwise(ends)])
+            self._intervals[len(ends)] = gaps[len(gaps) // 2] if gaps else None
+        return self._intervals[len(ends)]
 
     def rows_before(self, dataset: UUID, moment: datetime, well: datetime | None = None) -> list[Sample]:
         """Of its good runs, the latest first; up to `well` if these are enough: what came then may be the trouble."""

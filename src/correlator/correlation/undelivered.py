@@ -347,7 +347,7 @@ def blamed_gap(case: Case, gap: Gap) -> Candidate:
 def left_behind(case: Case, findings: Mapping[UUID, Findings]) -> Iterator[Candidate]:
     """Tries that had written something when they failed, where another wrote all of it again: it may be there twice."""
     for found in findings.values():
-        if not found.is_new or found.baseline is None:
+        if not found.is_new or found.baseline is None or not case.pasts[found.run.job_id].failed:
             continue
         for version in case.bad.written[found.run.id]:
             tries = [

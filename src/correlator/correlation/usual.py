@@ -255,12 +255,12 @@ def cadence(moments: Sequence[datetime], after: datetime) -> Cadence | None:
     if len(gaps) < _FEWEST:
         return None
     weekday, hour = after.weekday(), after.hour
-    if len({start.date() for start, _ in gaps}) < len(gaps):  # several a day: the hour counts
+    if any(one.date() == other.date() for (one, _), (other, _) in pairwise(gaps)):  # several a day: the hour counts
         alike = [gap for start, gap in gaps if start.hour == hour and start.weekday() == weekday]
     else:
         alike = [gap for start, gap in gaps if start.weekday() == weekday]
     chosen = sorted(alike if len(alike) > 1 else [gap for _, gap in gaps])
     middle = chosen[len(chosen) // 2]
-    deviation = sorted(abs(gap - middle) for gap in chosen)[len(chosen) // 2]
+    deviation = sorted([abs(gap - middle) for gap in chosen])[len(chosen) // 2]
     slack = max(4 * deviation, middle * 0.01, timedelta(minutes=5))
     return Cadence(middle, min(slack, middle * 0.5))
