@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 import psycopg
+from psycopg.types.json import set_json_loads
 
 from correlator.rulebook.formats import Instant
 from correlator.rulebook.runs import LONG_RUNNING
@@ -102,7 +103,7 @@ class History:
     def __init__(self, connection: psycopg.Connection[Any], schema: str = "facts") -> None:
         self.connection = connection
         self.schema = schema
-        self._cursor = connection.cursor(binary=True)
+        self._cursor = _cursor(connection)
         self._runs: dict[UUID, Run] = {}
         self._classes: dict[UUID, UUID] = {}
         self._members: dict[UUID, list[UUID]] = {}
@@ -121,7 +122,7 @@ class History:
         except psycopg.DataError:
             # A producer may send a year that Python has not, and a merge must not stop for it. To read every moment
             # with that in mind would take seven times as long.
-            self._cursor = self.connection.cursor(binary=True)
+            self._cursor = _cursor(self.connection)
             read_any_moment(self._cursor)
             return self._cursor.execute(asked, sent).fetchall()
 
@@ -285,18 +286,20 @@ class History:
         As if every read saw the last write before it. Where that is not so, or there is more than is fetched here, the
         walk asks for the rest itself.
         """
-        self._foresee(_UPSTREAM, runs, most)
+        reached = self._reached(_UPSTREAM, runs, most)
+        self._foresee([use for of_run in self.inputs(reached).values() for use in of_run])
 
     def foresee_downstream(self, runs: Iterable[UUID], most: int) -> None:
-        """The same for who reads what they wrote, and so on down."""
-        self._foresee(_DOWNSTREAM, runs, most)
+        """The same for who reads what they wrote, and so on down: of what else these read nothing is asked."""
+        reached = self._reached(_DOWNSTREAM, runs, most)
+        written = {output.dataset for of_run in self.outputs(reached).values() for output in of_run}
+        self._foresee([use for of_run in self.inputs(reached).values() for use in of_run if use.dataset in written])
 
-    def _foresee(self, query: str, runs: Iterable[UUID], most: int) -> None:
+    def _reached(self, query: str, runs: Iterable[UUID], most: int) -> list[UUID]:
         wanted = list(runs)
-        if not wanted:
-            return
-        reached = [run for (run,) in self.rows(query, wanted, min(most, _MOST_FORESEEN))]
-        uses = [use for of_run in self.inputs(reached).values() for use in of_run]
+        return [run for (run,) in self.rows(query, wanted, min(most, _MOST_FORESEEN))] if wanted else []
+
+    def _foresee(self, uses: Sequence[Use]) -> None:
         self._fetch_last_writes(uses, self.members(use.dataset for use in uses))
 
     def _named(
@@ -396,6 +399,12 @@ class History:
         for run, target, target_field, source, source_field, origin in rows:
             found[run].append(ColumnEdge(classes[target], target_field, classes[source], source_field, origin))
         return dict(found)
+
+
+def _cursor(connection: psycopg.Connection[Any]) -> psycopg.Cursor[tuple[Any, ...]]:
+    cursor = connection.cursor(binary=True)
+    set_json_loads(msgspec.json.decode, cursor)
+    return cursor
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):

@@ -290,23 +290,35 @@ def _last_writers(history: History, classes: Collection[UUID]) -> dict[UUID, UUI
     return {of_class: run for of_class, (_, run) in last.items()}
 
 
+# What a run that only looks at data writes is nobody's version. Most datasets have no such writer, which a row of each
+# job that writes it tells: then its runs need not be looked at, which lie all over the place.
+_IS_VERSION: Final = """(
+    NOT (
+        SELECT count(*) > 0 FROM (
+            SELECT FROM {s}.dataset_jobs AS writer LEFT JOIN {s}.standing_lineage AS standing USING (job_id)
+            WHERE writer.dataset_id = edge.dataset_id AND writer.edge_type = 'output'
+              AND standing.observes IS NOT FALSE LIMIT 1
+        ) AS observers
+    )
+    OR (SELECT upper(coalesce(run.job_type, '')) <> 'TEST' FROM {s}.job_runs AS run WHERE run.id = edge.job_run_id)
+)"""
+
 # When somebody else wrote next, by any of its names: one probe for each. And those who read between the two writes: a
 # range of the index.
-_READS: Final = """
+_READS: Final = f"""
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest(%s::int[], %s::uuid[], %s::timestamptz[], %s::uuid[], %s::timestamptz[])
         AS asked (number, dataset_id, at, writer, until)
 ), next AS MATERIALIZED (
     SELECT asked.number, min(written.at) AS at
     FROM asked CROSS JOIN LATERAL (
-        (SELECT edge.used_at AS at
-         FROM {s}.lineage_edges AS edge JOIN {s}.job_runs AS run ON run.id = edge.job_run_id
+        (SELECT edge.used_at AS at FROM {{s}}.lineage_edges AS edge
          WHERE edge.dataset_id = asked.dataset_id AND edge.edge_type = 'output' AND edge.used_at > asked.at
-           AND edge.job_run_id <> asked.writer AND upper(coalesce(run.job_type, '')) <> 'TEST'
+           AND edge.job_run_id <> asked.writer AND {_IS_VERSION}
          ORDER BY edge.used_at LIMIT 1)
         UNION ALL
         (SELECT running.at
-         FROM {s}.running_writes AS running JOIN {s}.job_runs AS run ON run.id = running.job_run_id
+         FROM {{s}}.running_writes AS running JOIN {{s}}.job_runs AS run ON run.id = running.job_run_id
          WHERE running.dataset_id = asked.dataset_id AND running.at > asked.at AND running.job_run_id <> asked.writer
            AND (running.row_count > 0 OR upper(coalesce(run.processing_type, '')) IN ('STREAMING', 'SERVICE'))
          ORDER BY running.at LIMIT 1)
@@ -315,12 +327,12 @@ WITH asked AS MATERIALIZED (
 SELECT asked.number, read.*
 FROM asked LEFT JOIN next USING (number)
 CROSS JOIN LATERAL (
-    SELECT edge.job_run_id, edge.dataset_id, edge.used_at, edge.dataset_version FROM {s}.lineage_edges AS edge
+    SELECT edge.job_run_id, edge.dataset_id, edge.used_at, edge.dataset_version FROM {{s}}.lineage_edges AS edge
     WHERE edge.dataset_id = asked.dataset_id AND edge.edge_type = 'input' AND edge.used_at >= asked.at
       AND edge.used_at < coalesce(least(next.at, asked.until), 'infinity')
     ORDER BY edge.used_at LIMIT %s
 ) AS read
-"""
+"""  # noqa: S608 (constants)
 
 # A task reads what its own family wrote, even when somebody else has written since.
 _READS_OF_FAMILIES: Final = """
@@ -356,16 +368,15 @@ WHERE running.job_run_id = ANY (%s::uuid[])
   AND (running.row_count > 0 OR upper(coalesce(run.processing_type, '')) IN ('STREAMING', 'SERVICE'))
 """
 
-_LAST_WRITES: Final = """
+_LAST_WRITES: Final = f"""
 SELECT asked.dataset_id, written.* FROM unnest(%s::uuid[]) AS asked (dataset_id)
 CROSS JOIN LATERAL (
-    (SELECT edge.job_run_id, edge.used_at
-     FROM {s}.lineage_edges AS edge JOIN {s}.job_runs AS run ON run.id = edge.job_run_id
+    (SELECT edge.job_run_id, edge.used_at FROM {{s}}.lineage_edges AS edge
      WHERE edge.dataset_id = asked.dataset_id AND edge.edge_type = 'output' AND edge.used_at IS NOT NULL
-       AND upper(coalesce(run.job_type, '')) <> 'TEST'
+       AND {_IS_VERSION}
      ORDER BY edge.used_at DESC, edge.job_run_id DESC LIMIT 1)
     UNION ALL
-    (SELECT running.job_run_id, running.at FROM {s}.running_writes AS running
+    (SELECT running.job_run_id, running.at FROM {{s}}.running_writes AS running
      WHERE running.dataset_id = asked.dataset_id ORDER BY running.at DESC, running.job_run_id DESC LIMIT 1)
 ) AS written
-"""
+"""  # noqa: S608 (constants)

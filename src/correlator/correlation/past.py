@@ -314,22 +314,24 @@ _MOST_WRITES: Final = 1_000
 """Of a dataset. One that only its own job writes has no more than that has runs."""
 
 # Of each job and each name the end of one index range, which hold all that is asked for: the runs as `_PAST` numbers
-# them, and what was written by any of them. A row for each: there are thousands of writes.
+# them, and what was written by any of them. A row for each: there are thousands of writes. A full join is never done by
+# holding each run against each write, as the planner would have it where it knows little of either.
 _AMOUNTS: Final = """
-SELECT asked.place, amounts.*
+SELECT asked.place, amounts.writes, amounts.numbers, amounts.row_counts, amounts.byte_sizes
 FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::bigint[])
     WITH ORDINALITY AS asked (job_id, name, since, number, place)
 CROSS JOIN LATERAL (
-    SELECT count(*), array_agg(past.number ORDER BY past.number) FILTER (WHERE past.number > 0),
-           array_agg(written.row_count ORDER BY past.number) FILTER (WHERE past.number > 0),
-           array_agg(written.byte_size ORDER BY past.number) FILTER (WHERE past.number > 0)
+    SELECT count(written.job_run_id) AS writes,
+           array_agg(past.number ORDER BY past.number) FILTER (WHERE past.id = written.job_run_id) AS numbers,
+           array_agg(written.row_count ORDER BY past.number) FILTER (WHERE past.id = written.job_run_id) AS row_counts,
+           array_agg(written.byte_size ORDER BY past.number) FILTER (WHERE past.id = written.job_run_id) AS byte_sizes
     FROM (
         SELECT edge.job_run_id, edge.row_count, edge.byte_size FROM {s}.lineage_edges AS edge
         WHERE edge.dataset_id = asked.name AND edge.edge_type = 'output' AND edge.used_at >= asked.since
           AND edge.used_at <= %s AND num_nonnulls(edge.row_count, edge.byte_size) > 0
         ORDER BY edge.used_at DESC LIMIT %s
     ) AS written
-    LEFT JOIN (
+    FULL JOIN (
         SELECT ended.id, row_number() OVER () AS number FROM (
             SELECT run.id FROM {s}.job_runs AS run
             WHERE run.job_id = asked.job_id AND run.ended_at <= %s
