@@ -247,12 +247,13 @@ def _upstream(case: Case) -> dict[UUID, set[UUID]]:
 def blamed(case: Case, trouble: Trouble) -> Candidate:
     """What such a trouble amounts to."""
     failed = None if trouble.failed is None else _first_failure(case, trouble.job, trouble.failed)
-    late = _late(case, trouble) if failed is None else None
-    run = failed or late
+    came = _came(case, trouble) if failed is None else None
+    run = failed or came
     of_job = run or next(run for run in case.runs.values() if run.job_id == trouble.job)
     candidate = Candidate(trouble.job, of_job.namespace, of_job.name, run, trouble.distance)
-    candidate.evidence.append(_evidence(of_job.name, trouble, failed, late))
-    strength = 0.9 * max(case.fit("failed") if failed is not None else 0.0, case.fit("stale"))
+    candidate.evidence.append(_evidence(of_job.name, trouble, failed, came))
+    has_failed = run is not None and (failed is not None or run.ended_at is None)
+    strength = 0.9 * max(case.fit("failed") if has_failed else 0.0, case.fit("stale"))
     candidate.score = strength * trouble.weight * PER_STEP**trouble.distance
     if trouble.is_unseen:
         candidate.reasons.append("who read what was there instead wrote as much as usual")
@@ -270,23 +271,27 @@ def _first_failure(case: Case, job: UUID, failed: PastRun) -> Run:
     return case.run(case.pasts[job].began_to_fail(failed).id)
 
 
-def _evidence(name: str, trouble: Trouble, failed: Run | None, late: Run | None) -> Evidence:
+def _evidence(name: str, trouble: Trouble, failed: Run | None, came: Run | None) -> Evidence:
     last = f"{trouble.since:%Y-%m-%d %H:%M}"
     if failed is not None:
         is_last = trouble.failed is None or trouble.failed.id == failed.id
         ended = f"at {failed.last_moment:%H:%M}" if is_last else f"since {failed.last_moment:%Y-%m-%d %H:%M}"
         sentence = f"{name} ended with {failed.state} {ended}{said(failed.error_message)}"
         return Evidence("run_failed", name, "COMPLETE", failed.state, f"{sentence}; what was read is from {last}")
-    if late is not None:
-        due, ended = f"{trouble.due:%Y-%m-%d %H:%M}", f"{late.last_moment:%Y-%m-%d %H:%M}"
+    if came is not None and came.ended_at is None:
+        began = f"{came.started_at:%Y-%m-%d %H:%M}"
+        sentence = f"{name} began at {began}, and nothing was heard of its end; what was read is from {last}"
+        return Evidence("unfinished_run", name, "COMPLETE", came.state, sentence)
+    if came is not None:
+        due, ended = f"{trouble.due:%Y-%m-%d %H:%M}", f"{came.last_moment:%Y-%m-%d %H:%M}"
         sentence = f"{name} was due about {due} and ended at {ended}, too late for the reader"
         return Evidence("late_run", name, due, ended, sentence)
     sentence = f"{name} was due again after {last}, and did not run before the data was read"
     return Evidence("missing_run", name, last, None, sentence)
 
 
-def _late(case: Case, trouble: Trouble) -> Run | None:
-    """The run that was to deliver, if it came at all: before the one after it was due."""
+def _came(case: Case, trouble: Trouble) -> Run | None:
+    """The run that was to deliver, if it began at all: before the one after it was due. It may never have ended."""
     if trouble.due is None:
         return None
     until = trouble.due + (trouble.due - trouble.since) * 0.7
@@ -369,6 +374,6 @@ def left_behind(case: Case, findings: Mapping[UUID, Findings]) -> Iterator[Candi
 
 _NEXT: Final = """
 SELECT id FROM {s}.job_runs
-WHERE job_id = %s AND started_at > %s AND started_at < %s AND ended_at IS NOT NULL
+WHERE job_id = %s AND started_at > %s AND started_at < %s
 ORDER BY started_at, id LIMIT 1
 """

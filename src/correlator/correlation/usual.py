@@ -104,11 +104,11 @@ def odd(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | None:
 
 
 def _most_alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> list[float]:
-    """The last of those that `_alike` has, without all the others."""
+    """The last of those that `_alike` has, without all the others: who is like them is not odd."""
     weekday = one.at.weekday()
     weekdays = [sample.at.weekday() for sample in before]
     alike = [log for log, other in zip(logs, weekdays, strict=True) if other == weekday]
-    if len(alike) >= _TO_TELL:
+    if len(alike) > 1:
         return alike
     return [part for part in _alike(one, before, logs) if len(part) >= _TO_TELL][-1]
 
@@ -189,16 +189,41 @@ def _of_its_kind(one: Sample, before: Sequence[Sample], logs: list[float]) -> tu
 
     What is usual on a Wednesday is odd on a Sunday then, and as little as on a Sunday is odd on a Wednesday.
     """
-    of_weekend = [is_weekend(sample.at) for sample in before]
-    weekends = [sample.at for sample, is_one in zip(before, of_weekend, strict=True) if is_one]
-    between = [log for log, is_one in zip(logs, of_weekend, strict=True) if not is_one]
-    if len(weekends) < _TO_TELL or len(between) < _FEWEST or weekends[0] - weekends[-1] < _WEEK:
+    days = _days_apart(before, logs)
+    if days is None:
         return before, logs
-    here, there = _Usual.of([log for log, is_one in zip(logs, of_weekend, strict=True) if is_one]), _Usual.of(between)
-    if abs(here.middle - there.middle) < _ODD_SCORE * max(here.spread, there.spread):
-        return before, logs
-    kind = [number for number, is_one in enumerate(of_weekend) if is_one == is_weekend(one.at)]
+    is_there = one.at.weekday() in days
+    kind = [number for number, sample in enumerate(before) if (sample.at.weekday() in days) == is_there]
     return [before[number] for number in kind], [logs[number] for number in kind]
+
+
+def _days_apart(before: Sequence[Sample], logs: list[float]) -> tuple[int, int] | None:
+    """Two days in a row that are not like the others. A weekend is counted on the day after, or it is on other days."""
+    weekdays = [sample.at.weekday() for sample in before]
+    found: tuple[float, tuple[int, int]] | None = None
+    for first in range(7):
+        days = (first, (first + 1) % 7)
+        kind = [number for number, weekday in enumerate(weekdays) if weekday in days]
+        if (
+            len(kind) < _TO_TELL
+            or len(before) - len(kind) < _FEWEST
+            or before[kind[0]].at - before[kind[-1]].at < _WEEK
+        ):
+            continue
+        here = sorted([logs[number] for number in kind])
+        there = sorted([log for log, weekday in zip(logs, weekdays, strict=True) if weekday not in days])
+        apart = abs(median(here) - median(there))
+        if (found is None or apart > found[0]) and _are_apart(here, there, apart):
+            found = (apart, days)
+    return None if found is None else found[1]
+
+
+def _are_apart(here: list[float], there: list[float], apart: float) -> bool:
+    """By far more than they differ among themselves; or all of the one are above all of the other, but for one each."""
+    if apart >= _ODD_SCORE * max(_Usual.of(here).spread, _Usual.of(there).spread):
+        return True
+    is_all = here[1] > there[-2] or here[-2] < there[1]
+    return is_all and len(here) >= _FEWEST and apart >= 2 * _ODD_RATIO
 
 
 def _alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> Iterator[list[float]]:

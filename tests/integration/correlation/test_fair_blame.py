@@ -252,3 +252,17 @@ def test_of_who_says_that_it_began_after_it_had_ended_it_is_not_known_how_long_i
     detail = told(connection, weeks, "mart")
 
     assert [(one.job.name, one.evidence) for one in detail.candidates] == [("mart", []), ("load", [])]
+
+
+def test_a_run_that_began_and_was_never_heard_of_again_is_named_and_not_called_missing(connection: Connection) -> None:
+    """A driver that was killed says nothing."""
+    weeks = Weeks()
+    for day in range(10):
+        weeks.run("load", day, 1, writes=["raw"], state="RUNNING" if day == 9 else "COMPLETE")
+        weeks.run("mart", day, 3, reads=["raw"], writes=["mart"])
+        weeks.check("mart", day, 4, good=day < 9, test="sum_between", column="amount")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert kinds(detail.candidates[0]) == {"unfinished_run"}

@@ -134,3 +134,21 @@ def test_as_little_as_on_a_sunday_is_odd_on_a_tuesday() -> None:
     assert odd.strength
     assert 2000 < odd.usual < 2700
     assert not judged(samples, 19, 1280).strength
+
+
+def test_a_weekend_that_is_counted_on_the_day_after_is_judged_by_its_days() -> None:
+    """What is loaded early on Sunday and Monday is of Saturday and Sunday."""
+    week = (250, 157, 156, 171, 163, 177, 240)
+    samples = daily(28, lambda day: 1000 * week[day % 7])
+
+    assert judged(samples, 28, 133_000).strength
+    assert 230_000 < judged(samples, 28, 133_000).usual < 260_000
+    assert not judged(samples, 28, 245_000).strength
+    assert judged(samples, 29, 245_000).strength
+
+
+def test_days_that_differ_by_chance_are_of_one_kind() -> None:
+    samples = daily(28, lambda day: 1000 * (1 + 0.5 * math.sin(day * 2.7)))
+
+    assert not judged(samples, 28, 1000).strength
+    assert not judged(samples, 29, 1300).strength
