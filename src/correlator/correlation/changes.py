@@ -48,6 +48,8 @@ _OF_ROWS: Final = frozenset(
 )
 """What says which rows there are, and not what is in them."""
 _DATE: Final = re.compile(r"^(\d{4})-?(\d{2})-?(\d{2})($|[T _]?\d{2}:?\d{2})")
+_BACK: Final = 2
+"""So many of the oldest runs that are looked at tell what it was before."""
 _STEADY_FOR: Final = 2
 """Looks back at which nothing had changed: then it does not change all the time."""
 _CALENDAR: Final = timedelta(days=1, hours=12)
@@ -64,6 +66,14 @@ class SchemaChange(msgspec.Struct, frozen=True):
     def broken(self) -> frozenset[str]:
         """Columns that are not what they were."""
         return frozenset(self.removed) | frozenset(name for name, _, _ in self.retyped)
+
+    def instead_of(self, columns: Iterable[str]) -> frozenset[str]:
+        """Those of which a new column has the name and more: with `country_v2`, `country` may be there and empty."""
+        return frozenset(
+            column
+            for column in columns
+            if column and any(name.startswith(f"{column}_") or name.endswith(f"_{column}") for name in self.added)
+        )
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.added or self.retyped)
@@ -198,7 +208,8 @@ def setting_changes(
     """How a run was set up, compared with another of its job, so much time apart.
 
     What changes from run to run anyway does not count, nor does a date that has moved on by as much as the runs are
-    apart: an hourly job has the same one for a day.
+    apart: an hourly job has the same one for a day. And what is as it was before has been changed back: the run that it
+    is compared with is the odd one. `older` has the latest first.
     """
     one, other = _leaves(before), _leaves(after)
     history = [_leaves(facets) for facets in older]
@@ -209,7 +220,8 @@ def setting_changes(
             continue
         if apart is not None and _is_calendar(was, is_, apart):
             continue
-        if _is_restless([was, *(leaves[key] for leaves in history if key in leaves)]):
+        seen = [leaves[key] for leaves in history if key in leaves]
+        if _is_restless([was, *seen]) or (len(seen) >= _BACK and set(seen[-_BACK:]) == {is_}):
             continue
         found.append(SettingChange(key[0], key[1], was, is_))
     return found

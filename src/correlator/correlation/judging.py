@@ -186,7 +186,8 @@ def _judged(
     for part in parts:
         score = _or(score, part)
     if _reach_of(case, found.run.id) == frozenset() and not is_followed:
-        score *= 0.3
+        # Who is joined to something decides how many rows there are, whatever column is looked at.
+        score *= 0.6 if "amount" in effects.unexplained else 0.3
         candidate.reasons.append("nothing of it is said to reach the column")
     if found.is_new_way:
         score *= 0.85
@@ -296,11 +297,12 @@ def _schema(case: Case, found: Findings, dataset: UUID, passed_on: PassedOn, rea
     explained = passed_on.schema(found.run.id, change)
     sentence = f"schema changed: {schema_words(change)}" + (f"; {explained} had changed so before" if explained else "")
     evidence = _schema_evidence(case, dataset, change, sentence)
-    if not change.broken:
+    broken = _broken(case, change, reach)
+    if not broken:
         return Signs([("schema", 0.08)], [evidence])
     if explained:
         return Signs([("schema", 0.85 * _EXPLAINED)], [evidence], ["the column vanished further upstream"])
-    hits = reach is None or bool(reach & change.broken) or case.failure.question.column in change.broken
+    hits = reach is None or bool(reach & broken) or case.failure.question.column in broken
     return Signs([("schema", 0.85 if hits else 0.4)], [evidence], unexplained={"schema"})
 
 
@@ -309,6 +311,13 @@ def schema_words(change: SchemaChange) -> str:
     words += [f"{name} is {after}, was {before}" for name, before, after in change.retyped]
     words += [f"{name} is new" for name in change.added]
     return ", ".join(words)
+
+
+def _broken(case: Case, change: SchemaChange, reach: frozenset[str] | None) -> frozenset[str]:
+    """Columns that are not what they were, or may not be: who asks for columns asks for new ones as well."""
+    wanted = (reach or frozenset()) | {case.failure.question.column}
+    new = change.added if case.failure.question.kind == "schema" else change.instead_of(wanted)
+    return change.broken.union(new)
 
 
 def _schema_evidence(case: Case, dataset: UUID, change: SchemaChange, sentence: str) -> Evidence:
@@ -434,8 +443,9 @@ def _sources(case: Case, found: Findings) -> Signs:
         sentence = f"schema of {case.name(dataset)}, which it reads, changed: {schema_words(change)}"
         signs.evidence.append(_schema_evidence(case, dataset, change, sentence))
         reach = case.bad.columns.get(dataset)
-        hits = reach is None or bool(reach & change.broken) or case.failure.question.column in change.broken
-        signs.weights.append(("schema", 0.08 if not change.broken else 0.75 if hits else 0.35))
+        broken = _broken(case, change, reach)
+        hits = reach is None or bool(reach & broken) or case.failure.question.column in broken
+        signs.weights.append(("schema", 0.08 if not broken else 0.75 if hits else 0.35))
     return signs
 
 

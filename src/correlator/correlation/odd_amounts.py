@@ -11,7 +11,7 @@ from correlator.correlation.case import Case
 from correlator.correlation.findings import Findings, OddRuns, Pair
 from correlator.correlation.history import Run, Version
 from correlator.correlation.past import JobPast, PastRun
-from correlator.correlation.usual import Sample, odd
+from correlator.correlation.usual import Sample, is_weekend, odd
 
 _FEW_ROWS: Final = 20
 """Of so few the bytes say no more than the rows do: both differ by chance."""
@@ -19,6 +19,7 @@ _FEWEST: Final = 3
 """Runs that are looked at together."""
 _NOTABLE: Final = 0.1
 """Of what is usual for the hour: who differs by less makes no stretch longer."""
+_OF_A_KIND: Final = 2
 _DAYS: Final = 8
 """That a stretch of hours is compared with."""
 _DAY: Final = timedelta(days=1)
@@ -94,7 +95,11 @@ def _odd_together(past: JobPast, dataset: UUID, baseline: PastRun, written: Sequ
         if end - first < _FEWEST:
             continue
         stretch = written[first:end]
-        found = odd(stretch[-1][0].ended_at, float(sum(rows for _, rows in stretch)), _other_days(stretch, usual))
+        at, days = stretch[-1][0].ended_at, _other_days(stretch, usual)
+        # A weekend is not judged by the days before it.
+        if sum(is_weekend(day.at) == is_weekend(at) for day in days) < _OF_A_KIND:
+            continue
+        found = odd(at, float(sum(rows for _, rows in stretch)), days)
         if found is not None:
             return OddRuns(stretch[0][0], found, len(stretch))
     return None

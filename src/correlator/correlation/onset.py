@@ -42,7 +42,8 @@ def _first(case: Case, found: Findings, baseline: PastRun, between: Sequence[Pas
             first = (odd if well is None else start).first
     if first is None and found.repeated is not None:
         first = found.repeated.run
-    if first is None and any(change.broken for change in found.schemas.values()):
+    has_changed = bool(found.code or found.settings or found.volumes)
+    if first is None and any(change.broken or not has_changed for change in found.schemas.values()):
         # Not where its code changed: of what has an effect that is where it began.
         return _first_with_schema(case, found, between)
     if first is None and any(not change.whose for change in found.code):

@@ -68,19 +68,30 @@ class PassedOn(msgspec.Struct, frozen=True):
         return self.case.pasts[above.run.job_id].is_always_as_many(version, above.run.last_moment)
 
     def is_followed(self, run: UUID) -> bool:
-        """Whether what was made of it has more or less than usual in the same direction."""
+        """Whether what was made of it has more or less than usual in the same direction, where that is told."""
         own = [odd for _, odd in self.findings[run].volumes.values()]
-        readers = {step.use.reader for step in self.case.bad.steps if step.version and step.version.run == run}
-        below = [
-            odd for reader in readers if reader in self.findings for _, odd in self.findings[reader].volumes.values()
-        ]
-        return any(one.score * other.score > 0 for one in own for other in below)
+        seen, left = {run}, [run]
+        while left:
+            writer = left.pop()
+            readers = {step.use.reader for step in self.case.bad.steps if step.version and step.version.run == writer}
+            for reader in (readers & self.findings.keys()) - seen:
+                seen.add(reader)
+                below = [odd for _, odd in self.findings[reader].volumes.values()]
+                if any(one.score * other.score > 0 for one in own for other in below):
+                    return True
+                if not self.findings[reader].said["amount"]:
+                    left.append(reader)
+        return False
 
     def schema(self, run: UUID, change: SchemaChange) -> str | None:
         """The input of which the same columns had vanished, or others had come in their stead."""
         for version, above in self._inputs(run):
             theirs = above.schemas.get(version.dataset)
-            if theirs is not None and theirs.broken and (theirs.added or _share_a_column(theirs.broken, change.broken)):
+            if theirs is None:
+                continue
+            if theirs.broken and (theirs.added or _share_a_column(theirs.broken, change.broken)):
+                return self.case.name(version.dataset)
+            if not frozenset(change.added).isdisjoint(theirs.added):
                 return self.case.name(version.dataset)
         return None
 

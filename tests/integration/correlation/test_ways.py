@@ -4,7 +4,17 @@ from typing import Any
 
 import psycopg
 
-from tests.integration.correlation.weeks import Weeks, engine, first, kinds, metrics, sql, told
+from tests.integration.correlation.weeks import (
+    Weeks,
+    engine,
+    first,
+    kinds,
+    metrics,
+    sql,
+    told,
+    version,
+    with_lineage,
+)
 from tests.unit.rulebook.histories import DB
 
 Connection = psycopg.Connection[Any]
@@ -182,3 +192,70 @@ def test_what_has_as_many_rows_whatever_goes_in_does_not_tell_that_nothing_was_l
         weeks.check("mart", day, 4, good=not bad, test="row_count")
 
     assert first(told(connection, weeks, "mart")) == ("load", weeks.last("load"))
+
+
+def test_a_new_column_called_like_the_tested_one_is_where_its_values_went(connection: Connection) -> None:
+    weeks, began = Weeks(), ""
+    for day in range(10):
+        columns = ["id", "country", *(["country_v2"] if day == 9 else [])]
+        began = weeks.run("load", day, 1, writes=["raw"], columns=columns)
+        weeks.run("other", day, 1, writes=["others"], job_facets=version("b" if day == 9 else "a"))
+        weeks.run("mart", day, 3, reads=["raw", "others"], writes=["mart"])
+        weeks.check("mart", day, 4, good=day < 9, test="not_null", column="country")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", began)
+    assert kinds(detail.candidates[0]) == {"schema"}
+
+
+def test_a_new_column_called_otherwise_says_little(connection: Connection) -> None:
+    weeks, changed = Weeks(), ""
+    for day in range(10):
+        weeks.run("load", day, 1, writes=["raw"], columns=["id", "country", *(["note"] if day == 9 else [])])
+        changed = weeks.run("other", day, 1, writes=["others"], job_facets=version("b" if day == 9 else "a"))
+        weeks.run("mart", day, 3, reads=["raw", "others"], writes=["mart"])
+        weeks.check("mart", day, 4, good=day < 9, test="not_null", column="country")
+
+    assert first(told(connection, weeks, "mart")) == ("other", changed)
+
+
+def test_who_asks_for_columns_is_told_the_first_run_with_a_new_one(connection: Connection) -> None:
+    weeks, began = Weeks(), ""
+    for day in range(5):
+        for hour in range(24):
+            is_new = (day, hour) >= (3, 10)
+            columns = ["id", "country", *(["note"] if is_new else [])]
+            run = weeks.run("load", day, hour, writes=["raw"], columns=columns, minutes=3)
+            began = began or (run if is_new else "")
+        weeks.check("raw", day, 5, good=day < 4, test="expect_table_columns_to_match_set")
+
+    assert first(told(connection, weeks, "raw")) == ("load", began)
+
+
+def test_what_is_joined_decides_how_many_rows_there_are_whatever_column_is_looked_at(connection: Connection) -> None:
+    weeks, changed = Weeks(), ""
+    for day in range(12):
+        weeks.run("orders", day, 1, writes=["orders"], job_facets=version("b" if day == 11 else "a"))
+        changed = weeks.run("customers", day, 1, writes=["customers"], rows=3000 if day == 11 else 1000 + day)
+        weeks.run(
+            "mart", day, 3, reads=["orders", "customers"], writes=[with_lineage("mart", {"tax": ("orders", "tax")})]
+        )
+        weeks.check("mart", day, 4, good=day < 11, test="sum_between", column="tax")
+
+    assert first(told(connection, weeks, "mart")) == ("customers", changed)
+
+
+def test_a_fall_that_goes_on_beyond_who_does_not_count_is_followed(connection: Connection) -> None:
+    weeks, changed = Weeks(), ""
+    for day in range(12):
+        share = 0.5 if day == 11 else 1 + day / 200
+        weeks.run("orders", day, 1, writes=["orders"], job_facets=version("b" if day == 11 else "a"))
+        changed = weeks.run("customers", day, 1, writes=["customers"], rows=int(1000 * share))
+        joined = with_lineage("joined", {"tax": ("orders", "tax")})
+        weeks.run("join", day, 2, reads=["orders", "customers"], writes=[joined])
+        mart = with_lineage("mart", {"tax": ("joined", "tax")})
+        weeks.run("mart", day, 3, reads=["joined"], writes=[mart], rows=int(800 * share))
+        weeks.check("mart", day, 4, good=day < 11, test="sum_between", column="tax")
+
+    assert first(told(connection, weeks, "mart")) == ("customers", changed)
