@@ -48,6 +48,8 @@ _OF_ROWS: Final = frozenset(
 )
 """What says which rows there are, and not what is in them."""
 _DATE: Final = re.compile(r"^(\d{4})-?(\d{2})-?(\d{2})($|[T _]?\d{2}:?\d{2})")
+_MINOR: Final = 2
+"""A version with no more numbers than these has none for patches."""
 _BACK: Final = 2
 """So many of the oldest runs that are looked at tell what it was before."""
 _STEADY_FOR: Final = 2
@@ -188,6 +190,12 @@ class SettingChange(msgspec.Struct, frozen=True):
     @property
     def is_engine(self) -> bool:
         return self.facet in ENGINE
+
+    @property
+    def is_patch(self) -> bool:
+        """Whether an engine is another only by the last number of its version: most of these do no harm."""
+        one, other = (version.split(".") for version in (self.before, self.after))
+        return self.is_engine and len(one) == len(other) > _MINOR and one[:-1] == other[:-1]
 
     @property
     def factor(self) -> float:

@@ -297,7 +297,7 @@ def _schema(case: Case, found: Findings, dataset: UUID, passed_on: PassedOn, rea
     explained = passed_on.schema(found.run.id, change)
     sentence = f"schema changed: {schema_words(change)}" + (f"; {explained} had changed so before" if explained else "")
     evidence = _schema_evidence(case, dataset, change, sentence)
-    broken = _broken(case, change, reach)
+    broken = broken_columns(case, change, reach)
     if not broken:
         return Signs([("schema", 0.08)], [evidence])
     if explained:
@@ -313,7 +313,7 @@ def schema_words(change: SchemaChange) -> str:
     return ", ".join(words)
 
 
-def _broken(case: Case, change: SchemaChange, reach: frozenset[str] | None) -> frozenset[str]:
+def broken_columns(case: Case, change: SchemaChange, reach: frozenset[str] | None) -> frozenset[str]:
     """Columns that are not what they were, or may not be: who asks for columns asks for new ones as well."""
     wanted = (reach or frozenset()) | {case.failure.question.column}
     new = change.added if case.failure.question.kind == "schema" else change.instead_of(wanted)
@@ -423,6 +423,8 @@ def _settings(found: Findings, shared: Mapping[Setting, int]) -> Signs:
         return Signs()
     common = min(shared[change.facet, change.path, change.after] for change in found.settings)
     rare = 0.5 if all(change.is_engine for change in found.settings) else 0.55
+    if all(change.is_patch for change in found.settings):
+        rare = 0.4
     if any(change.factor > _MUCH for change in found.settings):
         rare = 0.65
     evidence = [_setting_evidence(found, change) for change in found.settings]
@@ -443,7 +445,7 @@ def _sources(case: Case, found: Findings) -> Signs:
         sentence = f"schema of {case.name(dataset)}, which it reads, changed: {schema_words(change)}"
         signs.evidence.append(_schema_evidence(case, dataset, change, sentence))
         reach = case.bad.columns.get(dataset)
-        broken = _broken(case, change, reach)
+        broken = broken_columns(case, change, reach)
         hits = reach is None or bool(reach & broken) or case.failure.question.column in broken
         signs.weights.append(("schema", 0.08 if not broken else 0.75 if hits else 0.35))
     return signs

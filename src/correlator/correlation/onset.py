@@ -8,6 +8,7 @@ from correlator.correlation.case import Case
 from correlator.correlation.changes import CODE, code_changes, schema_change, setting_changes
 from correlator.correlation.earlier import began
 from correlator.correlation.findings import Findings
+from correlator.correlation.judging import broken_columns
 from correlator.correlation.odd_amounts import odd_between
 from correlator.correlation.past import PastRun, facets_at, past_facets, run_facets
 
@@ -42,8 +43,8 @@ def _first(case: Case, found: Findings, baseline: PastRun, between: Sequence[Pas
             first = (odd if well is None else start).first
     if first is None and found.repeated is not None:
         first = found.repeated.run
-    has_changed = bool(found.code or found.settings or found.volumes)
-    if first is None and any(change.broken or not has_changed for change in found.schemas.values()):
+    broken = (broken_columns(case, change, case.bad.columns.get(dataset)) for dataset, change in found.schemas.items())
+    if first is None and any(broken):
         # Not where its code changed: of what has an effect that is where it began.
         return _first_with_schema(case, found, between)
     if first is None and any(not change.whose for change in found.code):

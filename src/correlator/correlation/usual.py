@@ -21,6 +21,8 @@ _TO_GROW: Final = 16
 _NO_TIME: Final = timedelta(0)
 _WEEK: Final = 5 * _DAY
 """From a Sunday to the next Saturday and a bit: of one weekend it cannot be said that all are like it."""
+_TWO_WEEKS: Final = 10
+"""Days that are not of a weekend."""
 _BEFORE: Final = 3
 """On so many days it was like that at about this hour, and it is nothing new."""
 _SAME: Final = 1e-9
@@ -85,7 +87,9 @@ def oddity(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | No
     if len(before) < _FEWEST:
         return None
     one = Sample.of(at, amount)
-    return _judged(one, amount, *_of_its_kind(one, before, _as_of_hour(one, before, _as_of_now(one, before))))
+    logs = _as_of_hour(one, before, _as_of_now(one, before))
+    found = [_judged(one, amount, *among) for among in _among(one, before, logs)]
+    return next((each for each in found if each.strength), found[-1])
 
 
 def odd(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | None:
@@ -96,11 +100,20 @@ def odd(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | None:
     logs = _as_of_hour(one, before, _as_of_now(one, before))
     if abs(one.log - median(_most_alike(one, before, logs))) < _ODD_RATIO:
         return None
-    before, logs = _of_its_kind(one, before, logs)
-    if abs(_Usual.of(logs, is_fixed=_is_fixed(logs)).score(one.log)) < _ODD_SCORE:
-        return None
-    found = _judged(one, amount, before, logs)
-    return found if found.strength else None
+    for among, theirs in _among(one, before, logs):
+        if abs(_Usual.of(theirs, is_fixed=_is_fixed(theirs)).score(one.log)) >= _ODD_SCORE:
+            found = _judged(one, amount, among, theirs)
+            if found.strength:
+                return found
+    return None
+
+
+def _among(one: Sample, before: Sequence[Sample], logs: list[float]) -> Iterator[tuple[Sequence[Sample], list[float]]]:
+    """All, and those of its kind of day: who is odd among either is odd."""
+    yield before, logs
+    kind = _of_its_kind(one, before, logs)
+    if kind is not None:
+        yield kind
 
 
 def _most_alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> list[float]:
@@ -148,7 +161,7 @@ def band(at: datetime, before: Sequence[Sample]) -> tuple[float, float, float] |
     if len(before) < _FEWEST:
         return None
     one = Sample.of(at, 0.0)
-    usual = _Usual.of(_of_its_kind(one, before, _as_of_hour(one, before, _as_of_now(one, before)))[1])
+    usual = _Usual.of([*_among(one, before, _as_of_hour(one, before, _as_of_now(one, before)))][-1][1])
     reach = max(_ODD_SCORE * usual.spread, _ODD_RATIO)
     low, high = (math.exp(usual.middle + side * reach) - 1 for side in (-1, 1))
     return max(0.0, low), math.exp(usual.middle) - 1, high
@@ -184,14 +197,16 @@ def _as_of_hour(one: Sample, before: Sequence[Sample], logs: list[float]) -> lis
     return [log + shift[hour] for hour, log in zip(hours, logs, strict=True)]
 
 
-def _of_its_kind(one: Sample, before: Sequence[Sample], logs: list[float]) -> tuple[Sequence[Sample], list[float]]:
+def _of_its_kind(
+    one: Sample, before: Sequence[Sample], logs: list[float]
+) -> tuple[Sequence[Sample], list[float]] | None:
     """Those of weekends alone, or of the days between alone, where the two are not alike.
 
     What is usual on a Wednesday is odd on a Sunday then, and as little as on a Sunday is odd on a Wednesday.
     """
     days = _days_apart(before, logs)
     if days is None:
-        return before, logs
+        return None
     is_there = one.at.weekday() in days
     kind = [number for number, sample in enumerate(before) if (sample.at.weekday() in days) == is_there]
     return [before[number] for number in kind], [logs[number] for number in kind]
@@ -223,7 +238,8 @@ def _are_apart(here: list[float], there: list[float], apart: float) -> bool:
     if apart >= _ODD_SCORE * max(_Usual.of(here).spread, _Usual.of(there).spread):
         return True
     is_all = here[1] > there[-2] or here[-2] < there[1]
-    return is_all and len(here) >= _FEWEST and apart >= 2 * _ODD_RATIO
+    # Of less than two weeks some two days are always apart.
+    return is_all and len(here) >= _FEWEST and len(there) >= _TWO_WEEKS and apart >= 2 * _ODD_RATIO
 
 
 def _alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> Iterator[list[float]]:

@@ -3,9 +3,10 @@
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.integration.correlation.stories import versioned
-from tests.integration.correlation.weeks import Weeks, engine, first, kinds, metrics, sql, told
+from tests.integration.correlation.weeks import Weeks, engine, first, kinds, metrics, sql, told, version
 from tests.unit.rulebook.histories import DB, Json, assertions, facet
 
 Connection = psycopg.Connection[Any]
@@ -266,3 +267,15 @@ def test_a_run_that_began_and_was_never_heard_of_again_is_named_and_not_called_m
 
     assert first(detail) == ("load", weeks.last("load"))
     assert kinds(detail.candidates[0]) == {"unfinished_run"}
+
+
+@pytest.mark.parametrize(("release", "named"), [("3.11.11", "load"), ("4.0.0", "mart")])
+def test_a_patch_of_an_engine_is_weaker_than_a_release(connection: Connection, release: str, named: str) -> None:
+    weeks = Weeks()
+    for day in range(12):
+        weeks.run("load", day, 1, writes=["raw"], job_facets=version("b" if day == 11 else "a"))
+        made_by = engine(release if day == 11 else "3.11.9")
+        weeks.run("mart", day, 3, reads=["raw"], writes=["mart"], facets=made_by)
+        weeks.check("mart", day, 4, good=day < 11, test="sum_between", column="amount")
+
+    assert first(told(connection, weeks, "mart"))[0] == named

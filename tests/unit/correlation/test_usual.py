@@ -152,3 +152,10 @@ def test_days_that_differ_by_chance_are_of_one_kind() -> None:
 
     assert not judged(samples, 28, 1000).strength
     assert not judged(samples, 29, 1300).strength
+
+
+def test_of_less_than_two_weeks_no_days_are_taken_for_another_kind() -> None:
+    week = (340, 230, 219, 232, 224, 283, 325)
+    samples = [Sample.of(_MONDAY + timedelta(days=day), 1000 * week[day % 7]) for day in range(1, 10)]
+
+    assert judged(samples, 10, 670_000).strength
