@@ -14,6 +14,7 @@ from correlator.correlation.metrics import find_metrics
 from correlator.correlation.odd_amounts import find_amounts, find_between
 from correlator.correlation.past import PastRun
 from correlator.correlation.profiled_hours import find_profiled_hours
+from correlator.correlation.red_tests import find_red_tests
 from correlator.correlation.set_up import (
     find_changes_of_inputs,
     find_changes_of_set_up,
@@ -53,6 +54,7 @@ def examine(case: Case) -> dict[UUID, Findings]:
     for pair in pairs:
         find_between(case, pair)
         find_repeat(case, pair)
+    find_red_tests(case, found)
     return found
 
 

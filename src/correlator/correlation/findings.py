@@ -54,6 +54,15 @@ class Repeat(msgspec.Struct, frozen=True):
         return self.moment < self.last
 
 
+class RedTest(msgspec.Struct, frozen=True):
+    """That a test failed on what a run wrote."""
+
+    dataset: UUID
+    name: str
+    column: str
+    at: datetime
+
+
 class OddRuns(NamedTuple):
     """Runs of a job that wrote more or less than is usual."""
 
@@ -93,6 +102,8 @@ class Findings(msgspec.Struct):
         default_factory=lambda: {"amount": set(), "schema": set(), "values": set()}
     )
     """Of which datasets the run says how much it wrote, which columns they have, and what these hold."""
+    red_tests: list[RedTest] = msgspec.field(default_factory=list)
+    """Those of what it wrote that were not red when all was well; of what went into what failed, not of that itself."""
     unchanged: list[Unchanged] = msgspec.field(default_factory=list)
     duration: Oddity | None = None
 

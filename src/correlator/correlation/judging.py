@@ -16,6 +16,7 @@ from correlator.correlation.changes import CodeChange, MetricChange, SchemaChang
 from correlator.correlation.findings import Findings, InputChange, Topic
 from correlator.correlation.passed_on import PassedOn
 from correlator.correlation.phrases import count, said, span
+from correlator.correlation.questions import question
 from correlator.correlation.usual import Oddity
 
 _EXPLAINED: Final = 0.12
@@ -24,6 +25,12 @@ _CONTRARY: Final = 0.35
 """What is left of an amount that went up where the tested one went down, or down where it went up."""
 EXTREME: Final = 1.2
 """Less than a third, or more than three times."""
+_MOST_TOLD: Final = 3
+"""Red tests of one run."""
+_AFTER_RED: Final = 0.45
+"""What is left of a run that did not change, where what it read had failed a test already;"""
+_CHANGED_AFTER_RED: Final = 0.75
+"""and of one that changed."""
 _MUCH: Final = 8.0
 """Times as much, or as little: nobody tunes a setting by that."""
 
@@ -71,7 +78,12 @@ def judged(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn, l
         changes = _changes(case, found, shared)
         suspicion = suspected.get(run) or _Suspicion(is_entry=passed_on.is_entry(run))
         is_followed = "amount" in effects[run].unexplained and passed_on.is_followed(run)
-        yield _judged(case, found, effects[run], changes, elsewhere, suspicion, is_followed=is_followed)
+        candidate = _judged(case, found, effects[run], changes, elsewhere, suspicion, is_followed=is_followed)
+        red = passed_on.red_above(run)
+        if red is not None:
+            candidate.score *= _CHANGED_AFTER_RED if _has_changed(found) else _AFTER_RED
+            candidate.reasons.append(f"a test had failed on {red}, which went into it")
+        yield candidate
 
 
 class _Suspicion(msgspec.Struct):
@@ -253,6 +265,26 @@ def _effects(case: Case, found: Findings, passed_on: PassedOn, tested: Oddity | 
             signs.add(_metric(case, dataset, change, explained, reach))
     if found.unchanged:
         signs.add(_unchanged(found, is_old=passed_on.is_old(found.run.id)))
+    if found.red_tests:
+        signs.add(_red_tests(case, found, passed_on.red_above(found.run.id)))
+    return signs
+
+
+def _red_tests(case: Case, found: Findings, above: str | None) -> Signs:
+    """The most telling one speaks for all."""
+    signs, strongest = Signs(), 0.0
+    for red in found.red_tests:
+        asked = question(red.name, red.column)
+        strength = 0.85 if asked.kind == case.failure.question.kind else 0.6
+        reach = case.bad.columns.get(red.dataset)
+        if red.column and reach is not None and red.column not in reach:
+            strength *= 0.4
+        strongest = max(strongest, strength)
+        what = f"{red.name}({red.column})" if red.column else red.name
+        sentence = f"the test {what} failed on {case.name(red.dataset)}, at {red.at:%Y-%m-%d %H:%M}"
+        signs.evidence.append(Evidence("test_failed", case.name(red.dataset), "pass", "fail", sentence))
+    signs.evidence = signs.evidence[:_MOST_TOLD]
+    signs.weights.append(("red", strongest * (_EXPLAINED if above else 1.0)))
     return signs
 
 

@@ -83,6 +83,18 @@ class PassedOn(msgspec.Struct, frozen=True):
                     left.append(reader)
         return False
 
+    def red_above(self, run: UUID) -> str | None:
+        """What went into it, directly or not, and had failed a test."""
+        seen, left = {run}, [run]
+        while left:
+            for version, above in self._inputs(left.pop()):
+                if any(red.dataset == version.dataset for red in above.red_tests):
+                    return self.case.name(version.dataset)
+                if above.run.id not in seen:
+                    seen.add(above.run.id)
+                    left.append(above.run.id)
+        return None
+
     def schema(self, run: UUID, change: SchemaChange) -> str | None:
         """The input of which the same columns had vanished, or others had come in their stead."""
         for version, above in self._inputs(run):

@@ -101,6 +101,7 @@ FIT: Final[dict[str, dict[TestKind, float]]] = {
         "value": 0.8,
         "run": 1.0,
     },
+    "red": dict.fromkeys(("volume", "freshness", "schema", "null", "unique", "value", "run"), 1.0),
 }
 """How well a finding explains the failure of a test of some kind: from 0, not at all, to 1."""
 

@@ -50,7 +50,7 @@ def asking(connection: psycopg.Connection, name: str) -> Callable[[], object]:
 
 
 MOST = {
-    DETAIL: {"incidents": 150, "failures": 50, "job_runs": 700, "lineage_edges": 2_000, "test_results": 50},
+    DETAIL: {"incidents": 300, "failures": 250, "job_runs": 1_000, "lineage_edges": 2_600, "test_results": 250},
     "incidents, the newest": {
         "incidents": 400,
         "failures": 100,

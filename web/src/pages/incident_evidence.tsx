@@ -20,6 +20,7 @@ export const KINDS: Record<string, { tag: string; tone: "red" | "amber" | "grey"
   run_failed: { tag: "run failed", tone: "red", changed: "run failed" },
   missing_run: { tag: "missing run", tone: "red", changed: "run missing" },
   late_run: { tag: "late run", tone: "red", changed: "late" },
+  test_failed: { tag: "test failed", tone: "red", changed: "test failed before" },
   unfinished_run: { tag: "unfinished run", tone: "red", changed: "never ended" },
   schema: { tag: "schema", tone: "red", changed: "schema changed" },
   code: { tag: "code", tone: "amber", changed: "new code" },
