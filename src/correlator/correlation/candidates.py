@@ -39,7 +39,11 @@ class Candidate(msgspec.Struct):
 _CHANGES: Final = frozenset({"schema", "code", "engine", "parameter"})
 """What is there from one run on."""
 
+_CHANGED_BACK: Final = 0.3
+
 _Key: TypeAlias = tuple[str, UUID]
+_Change: TypeAlias = tuple[UUID, str, str, str | None, str | None]
+"""Of which job, of what kind, of whom, from what to what."""
 
 
 class Candidates:
@@ -71,12 +75,30 @@ class Candidates:
 
     def ranked(self) -> list[Candidate]:
         """Of runs of one job that show the same change the first one stands for all."""
+        self._doubt_who_changed_back()
         found: dict[object, Candidate] = {}
         for candidate in sorted(self._found.values(), key=_rank):
             first = found.setdefault(_change(candidate) or id(candidate), candidate)
             if first is not candidate and first.run is not None and candidate.run is not None:
                 first.run = min(first.run, candidate.run, key=lambda run: (run.last_moment, run.id))
         return list(found.values())
+
+    def _doubt_who_changed_back(self) -> None:
+        """Of two runs of a job, of which one changed what the other had changed before, the first one did the harm."""
+        changes: dict[_Change, list[Candidate]] = {}
+        for candidate in self._found.values():
+            change = _change(candidate)
+            if change is not None and candidate.run is not None:
+                changes.setdefault(change, []).append(candidate)
+        for (job, kind, subject, before, after), later in changes.items():
+            former = changes.get((job, kind, subject, after, before), ())
+            for candidate in later if before != after else ():
+                if any(
+                    other.run and candidate.run and other.run.last_moment < candidate.run.last_moment
+                    for other in former
+                ):
+                    candidate.score *= _CHANGED_BACK
+                    candidate.reasons.append("it changed back what had been changed before")
 
 
 def each_once(ranked: Iterable[Candidate]) -> list[Candidate]:
@@ -92,6 +114,6 @@ def _rank(candidate: Candidate) -> tuple[float, int, str, str, str]:
     return -candidate.score, candidate.distance, candidate.namespace, candidate.name, run
 
 
-def _change(candidate: Candidate) -> tuple[UUID, str, str, str | None, str | None] | None:
+def _change(candidate: Candidate) -> _Change | None:
     changes = (one for one in candidate.evidence if one.kind in _CHANGES)
     return next(((candidate.job_id, one.kind, one.subject, one.before, one.after) for one in changes), None)

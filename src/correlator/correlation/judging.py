@@ -4,7 +4,7 @@ A change alone is weak, because many harmless ones happen every day; a change wi
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -13,7 +13,7 @@ import msgspec
 from correlator.correlation.candidates import PER_STEP, VISIBLE, Candidate, Evidence
 from correlator.correlation.case import Case
 from correlator.correlation.changes import CodeChange, MetricChange, SchemaChange, SettingChange
-from correlator.correlation.findings import Findings, InputChange, Topic
+from correlator.correlation.findings import Findings, InputChange, RedTest, Topic
 from correlator.correlation.passed_on import PassedOn
 from correlator.correlation.phrases import count, said, span
 from correlator.correlation.questions import question
@@ -27,8 +27,14 @@ EXTREME: Final = 1.2
 """Less than a third, or more than three times."""
 _MOST_TOLD: Final = 3
 """Red tests of one run."""
-_AFTER_RED: Final = 0.45
-"""What is left of a run that did not change, where what it read had failed a test already;"""
+_RED: Final = 0.3
+"""That another test had failed on what a run wrote,"""
+_RED_ALIKE: Final = 0.4
+"""or one that asks the same."""
+_AFTER_RED: Final = 0.5
+"""What is left of a run that did not change, where what it read had failed a test already,"""
+_AFTER_RED_ALIKE: Final = 0.3
+"""or one that asks the same;"""
 _CHANGED_AFTER_RED: Final = 0.75
 """and of one that changed."""
 _MUCH: Final = 8.0
@@ -79,10 +85,10 @@ def judged(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn, l
         suspicion = suspected.get(run) or _Suspicion(is_entry=passed_on.is_entry(run))
         is_followed = "amount" in effects[run].unexplained and passed_on.is_followed(run)
         candidate = _judged(case, found, effects[run], changes, elsewhere, suspicion, is_followed=is_followed)
-        red = passed_on.red_above(run)
-        if red is not None:
-            candidate.score *= _CHANGED_AFTER_RED if _has_changed(found) else _AFTER_RED
-            candidate.reasons.append(f"a test had failed on {red}, which went into it")
+        reds = passed_on.red_above(run)
+        if reds:
+            candidate.score *= _after_red(case, found, reds)
+            candidate.reasons.append(f"a test had failed on {case.name(reds[0].dataset)}, which went into it")
         yield candidate
 
 
@@ -266,16 +272,15 @@ def _effects(case: Case, found: Findings, passed_on: PassedOn, tested: Oddity | 
     if found.unchanged:
         signs.add(_unchanged(found, is_old=passed_on.is_old(found.run.id)))
     if found.red_tests:
-        signs.add(_red_tests(case, found, passed_on.red_above(found.run.id)))
+        signs.add(_red_tests(case, found, is_after=bool(passed_on.red_above(found.run.id))))
     return signs
 
 
-def _red_tests(case: Case, found: Findings, above: str | None) -> Signs:
-    """The most telling one speaks for all."""
+def _red_tests(case: Case, found: Findings, *, is_after: bool) -> Signs:
+    """That it was bad by then. Why, is as open as it is of what failed. The most telling one speaks for all."""
     signs, strongest = Signs(), 0.0
     for red in found.red_tests:
-        asked = question(red.name, red.column)
-        strength = 0.85 if asked.kind == case.failure.question.kind else 0.6
+        strength = _RED_ALIKE if _asks_alike(case, red) else _RED
         reach = case.bad.columns.get(red.dataset)
         if red.column and reach is not None and red.column not in reach:
             strength *= 0.4
@@ -284,8 +289,19 @@ def _red_tests(case: Case, found: Findings, above: str | None) -> Signs:
         sentence = f"the test {what} failed on {case.name(red.dataset)}, at {red.at:%Y-%m-%d %H:%M}"
         signs.evidence.append(Evidence("test_failed", case.name(red.dataset), "pass", "fail", sentence))
     signs.evidence = signs.evidence[:_MOST_TOLD]
-    signs.weights.append(("red", strongest * (_EXPLAINED if above else 1.0)))
+    signs.weights.append(("red", strongest * (_EXPLAINED if is_after else 1.0)))
     return signs
+
+
+def _asks_alike(case: Case, red: RedTest) -> bool:
+    return question(red.name, red.column).kind == case.failure.question.kind
+
+
+def _after_red(case: Case, found: Findings, reds: Sequence[RedTest]) -> float:
+    """What is left of a run that read what had failed a test already."""
+    if _has_changed(found):
+        return _CHANGED_AFTER_RED
+    return _AFTER_RED_ALIKE if any(_asks_alike(case, red) for red in reds) else _AFTER_RED
 
 
 def _volume(case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | None, tested: Oddity | None) -> Signs:

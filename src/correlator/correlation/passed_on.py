@@ -9,7 +9,7 @@ import msgspec
 
 from correlator.correlation.case import Case
 from correlator.correlation.changes import MetricChange, SchemaChange
-from correlator.correlation.findings import Findings, Topic
+from correlator.correlation.findings import Findings, RedTest, Topic
 from correlator.correlation.history import Version
 from correlator.correlation.usual import Oddity
 
@@ -83,17 +83,18 @@ class PassedOn(msgspec.Struct, frozen=True):
                     left.append(reader)
         return False
 
-    def red_above(self, run: UUID) -> str | None:
-        """What went into it, directly or not, and had failed a test."""
+    def red_above(self, run: UUID) -> list[RedTest]:
+        """The tests that had failed on what went into it, directly or not; of each way the nearest."""
+        found: list[RedTest] = []
         seen, left = {run}, [run]
         while left:
             for version, above in self._inputs(left.pop()):
-                if any(red.dataset == version.dataset for red in above.red_tests):
-                    return self.case.name(version.dataset)
-                if above.run.id not in seen:
+                red = [test for test in above.red_tests if test.dataset == version.dataset]
+                found += red
+                if not red and above.run.id not in seen:
                     seen.add(above.run.id)
                     left.append(above.run.id)
-        return None
+        return found
 
     def schema(self, run: UUID, change: SchemaChange) -> str | None:
         """The input of which the same columns had vanished, or others had come in their stead."""
@@ -139,13 +140,19 @@ class PassedOn(msgspec.Struct, frozen=True):
             or (volume is not None and volume[1].strength >= _MUCH)
         )
 
-    def is_old(self, run: UUID) -> bool:
-        """Whether something that it read had not changed either."""
-        return any(
+    def is_old(self, run: UUID, seen: frozenset[UUID] = frozenset()) -> bool:
+        """Whether something that it read had not changed either; directly, or through runs that do not count."""
+        if any(
             step.version is not None
             and (step.version.key in self.stale or step.version.run in self.case.good.distances)
             for step in self.case.bad.reads_of(run)
-        ) or any(above.unchanged for _, above in self._inputs(run))
+        ):
+            return True
+        return any(
+            above.unchanged or (not above.said["amount"] and self.is_old(above.run.id, seen | {run}))
+            for _, above in self._inputs(run)
+            if above.run.id not in seen
+        )
 
     def silent_above(self, run: UUID, topic: Topic) -> list[Findings]:
         """Runs that something may have come from unseen: they, and all below them, say nothing of the kind."""

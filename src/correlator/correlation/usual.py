@@ -118,9 +118,7 @@ def _among(one: Sample, before: Sequence[Sample], logs: list[float]) -> Iterator
 
 def _most_alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> list[float]:
     """The last of those that `_alike` has, without all the others: who is like them is not odd."""
-    weekday = one.at.weekday()
-    weekdays = [sample.at.weekday() for sample in before]
-    alike = [log for log, other in zip(logs, weekdays, strict=True) if other == weekday]
+    alike = _of_weekday(one, before, logs)
     if len(alike) > 1:
         return alike
     return [part for part in _alike(one, before, logs) if len(part) >= _TO_TELL][-1]
@@ -251,10 +249,18 @@ def _alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> Iterator
     for part, fewest in (
         ([log for sample, log in pairs if sample.at.hour in hours], 3),
         ([log for sample, log in pairs if (sample.at.weekday() in _WEEKEND) == (weekday in _WEEKEND)], 2),
-        ([log for sample, log in pairs if sample.at.weekday() == weekday], 2),
+        (_of_weekday(one, before, logs), 2),
     ):
         if len(part) >= fewest:
             yield part
+
+
+def _of_weekday(one: Sample, before: Sequence[Sample], logs: list[float]) -> list[float]:
+    """Those of the same weekday in other weeks: the hours before it on the same day may be as bad as it is."""
+    weekday, until = one.at.weekday(), one.at - _DAY
+    return [
+        log for sample, log in zip(before, logs, strict=True) if sample.at.weekday() == weekday and sample.at < until
+    ]
 
 
 def _is_fixed(logs: Sequence[float]) -> bool:

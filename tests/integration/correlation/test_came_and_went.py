@@ -133,14 +133,18 @@ def test_a_change_in_what_was_tested_itself_was_seen_as_a_whole_when_it_passed(c
     assert [(one.job.name, one.run_id) for one in detail.candidates] == [("load", weeks.last("load"))]
 
 
-def test_what_was_changed_back_since_the_last_good_result_is_not_when_it_began(connection: Connection) -> None:
-    """The day that passed had three hours of it, and the next one eighteen."""
+@pytest.mark.parametrize("since", [(3, 2), (2, 20)])
+def test_what_was_changed_back_since_the_last_good_result_is_not_when_it_began(
+    connection: Connection, since: tuple[int, int]
+) -> None:
+    """The day that passed had some hours of it, and the next one eighteen."""
     weeks, began = Weeks(), ""
     for day in range(5):
         for hour in range(24):
-            bad = (3, 2) <= (day, hour) < (3, 23)
+            bad = since <= (day, hour) < (3, 23)
             currency = facet(parameters=[{"key": "currency", "value": "USD" if bad else "EUR"}])
-            run = weeks.run("load", day, hour, writes=["raw"], facets={"executionParameters": currency})
+            rows = 500 if bad else 1000 + hour
+            run = weeks.run("load", day, hour, writes=["raw"], rows=rows, facets={"executionParameters": currency})
             began = began or (run if bad else "")
         weeks.run("mart", day, 4.5, reads=["raw"], writes=["mart"])
         weeks.check("mart", day, 5, good=day < 4, test="sum_between", column="amount")

@@ -279,3 +279,20 @@ def test_a_patch_of_an_engine_is_weaker_than_a_release(connection: Connection, r
         weeks.check("mart", day, 4, good=day < 11, test="sum_between", column="amount")
 
     assert first(told(connection, weeks, "mart"))[0] == named
+
+
+def test_who_writes_the_same_once_more_has_it_from_above_through_those_who_do_not_count(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(12):
+        rows = 34_000 + 100 * min(day, 10) * (7 + day % 3)
+        if day == 11:
+            rows = 34_000 + 100 * 10 * (7 + 10 % 3)
+        weeks.run("load", day, 1, writes=["raw"], rows=rows)
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"])
+        weeks.run("mart", day, 3, reads=["staged"], writes=["mart"], rows=rows)
+        weeks.check("mart", day, 4, good=day < 11, test="freshness")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert "what it read had not changed either" in detail.candidates[1].reasons

@@ -159,3 +159,12 @@ def test_of_less_than_two_weeks_no_days_are_taken_for_another_kind() -> None:
     samples = [Sample.of(_MONDAY + timedelta(days=day), 1000 * week[day % 7]) for day in range(1, 10)]
 
     assert judged(samples, 10, 670_000).strength
+
+
+def test_the_hours_before_it_on_the_same_day_are_not_what_is_usual_on_that_weekday() -> None:
+    hours = [Sample.of(_MONDAY + timedelta(hours=hour), 500 if hour >= 72 else 1000 + hour % 24) for hour in range(76)]
+
+    found = oddity(_MONDAY + timedelta(hours=76), 500, hours[::-1])
+
+    assert found is not None
+    assert found.strength
