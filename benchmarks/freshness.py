@@ -24,13 +24,14 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(root: int) -> float:
+    """Of a process and all below it. What a worker took that has ended since is its parent's, who has waited for it."""
     total = 0.0
     for process in below(root):
         try:
             fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         except OSError:
             continue
-        total += (int(fields[11]) + int(fields[12])) / _TICKS
+        total += sum(int(field) for field in fields[11:15]) / _TICKS
     return total
 
 
