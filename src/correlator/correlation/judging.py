@@ -27,9 +27,9 @@ EXTREME: Final = 1.2
 """Less than a third, or more than three times."""
 _MOST_TOLD: Final = 3
 """Red tests of one run."""
-_RED: Final = 0.3
+_RED: Final = 0.25
 """That another test had failed on what a run wrote,"""
-_RED_ALIKE: Final = 0.4
+_RED_ALIKE: Final = 0.32
 """or one that asks the same."""
 _AFTER_RED: Final = 0.5
 """What is left of a run that did not change, where what it read had failed a test already,"""
