@@ -142,6 +142,8 @@ def test_a_worker_that_is_killed_is_replaced_and_its_figures_are_kept(data_dir: 
     with running(data_dir, *TWO, database=database) as server:
         with loaded(server) as story:
             before = workers_of(server)
+            # Who is asked hears of what the other has counted up to a second later.
+            wait_until(lambda: figure(server.get("/metrics"), STORED) > 0, "events are counted", server)
             counted = figure(server.get("/metrics"), STORED)
             os.kill(before[0], signal.SIGKILL)
             wait_for(story, 50)
@@ -159,8 +161,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_figures_are_kept(data_dir: 
             wait_until(is_replaced, "a new worker works", server)
             assert before[0] not in workers_of(server)
             assert before[1] in workers_of(server)
-            wait_for(story, 50)
-            assert figure(server.get("/metrics"), STORED) > counted > 0
+            wait_until(lambda: figure(server.get("/metrics"), STORED) > counted, "more is counted", server)
         assert f"worker 0 (process {before[0]})" in server.log or f"worker 1 (process {before[0]})" in server.log
         assert server.stop() == 0
 
