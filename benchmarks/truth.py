@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
 from psycopg import sql
@@ -25,6 +25,7 @@ from benchmarks.merge import new_database
 from correlator.correlation.causes import Explanation
 from correlator.correlation.following import follow
 from correlator.correlation.history import History
+from correlator.correlation.ids import Id
 from correlator.correlation.incidents import explained, incidents_of
 from correlator.demo.faults import Truth
 from correlator.demo.scenario import Play, Scenario
@@ -114,7 +115,7 @@ def judged(connection: psycopg.Connection[Any], truths: list[Truth], seed: int) 
         )
 
 
-def failure_of(history: History, truth: Truth) -> UUID | None:
+def failure_of(history: History, truth: Truth) -> Id | None:
     """The failure that the truth is about."""
     rows = history.rows(
         """
@@ -137,7 +138,7 @@ def is_direct(truth: Truth, explanation: Explanation | None) -> bool:
         return truth.direct_run_id is None
     if truth.direct_run_id is None:
         return False
-    return explanation.cause.run.bytes == job_run_key(*truth.direct_job, truth.direct_run_id)
+    return explanation.cause.run == job_run_key(*truth.direct_job, truth.direct_run_id)
 
 
 def place_of(truth: Truth, explanation: Explanation | None) -> int | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchmarks.strangers.contents import Effect
 from benchmarks.strangers.life import Fault, Result, Run, World
 from benchmarks.strangers.shape import DAY, HOUR, Job, Warehouse
-from benchmarks.strangers.telling import MONDAY, dataset_of
+from benchmarks.strangers.telling import CHECK_TAKES, MONDAY, dataset_of
 from correlator.demo.faults import FaultKind, Truth
 
 FARTHEST = 4
@@ -199,6 +199,7 @@ def truth_of(result: Result, world: World, clean: World, fault: Fault) -> Truth 
     read = [run for run in runs if id(run) in behind] or [run for run in runs if run.end <= direct.end] or runs
     if not runs and fault.carrier != "never":
         return None
+    told = [run for run in runs if is_told(run, world, clean)]
     namespace, name = dataset_of(world.warehouse.tables[result.check.table])
     if result.check.when == "own":
         namespace, name = world.warehouse.tables[result.check.table].address
@@ -215,8 +216,9 @@ def truth_of(result: Result, world: World, clean: World, fault: Fault) -> Truth 
         direct_run_id=direct.run_id,
         root_job=root.address,
         root_run_id=read[-1].run_id if runs else None,
-        onset_run_id=runs[0].run_id if runs else None,
-        is_told=fault.carrier == "never" or any(is_told(run, world, clean) for run in runs),
+        # Of those that say nothing of it nobody can know.
+        onset_run_id=(told or runs)[0].run_id if runs else None,
+        is_told=is_read_told(result, direct, world) and (fault.carrier == "never" or bool(told)),
         is_first=True,
     )
 
@@ -240,6 +242,14 @@ def ancestors(run: Run) -> set[int]:
                 seen.add(id(parent))
                 left.append(parent)
     return seen
+
+
+def is_read_told(result: Result, direct: Run, world: World) -> bool:
+    """Whether events say which version was looked at: not where another was written before the check was over."""
+    if result.check.when == "own" or result.check.dialect == "airflow":
+        return True
+    over = result.start + CHECK_TAKES
+    return not any(run.job.output == direct.job.output and result.start < run.end <= over for run in world.runs)
 
 
 def is_told(run: Run, world: World, clean: World) -> bool:
