@@ -20,7 +20,7 @@ from correlator.config import AlertSettings
 from correlator.correlation.history import History
 from correlator.correlation.ignored import Ignored
 from correlator.correlation.incident_detail import IncidentDetail, Reach, incident_detail
-from correlator.correlation.incidents import Incident, incidents_of
+from correlator.correlation.incidents import Incident, incident_with
 from correlator.store.alert_routes import AlertRoute, routes_in_use
 from correlator.store.ledger import Lag, facts_as_of, lag_of_facts, lags
 
@@ -211,15 +211,14 @@ class Decisions:
         row = connection.execute(_TAKE, [failure]).fetchone()
         if row is None:
             return
-        history = History(connection)
-        incident = incidents_of(history, [failure]).get(failure)
+        incident = incident_with(History(connection), failure)
         if incident is None or incident.resolved_at is not None:
             connection.execute(_FORGET, [failure])
-        elif incident.id != failure:
+        elif incident.uuid != failure:
             # Late events have moved its beginning, and with it its name.
             connection.execute(_FORGET, [failure])
-            connection.execute(_MOVE, [incident.id, row[0]])
-        elif connection.execute(_TOLD, [incident.id]).fetchone() is not None:
+            connection.execute(_MOVE, [incident.uuid, row[0]])
+        elif connection.execute(_TOLD, [incident.uuid]).fetchone() is not None:
             connection.execute(_FORGET, [failure])
         elif (again := self._later(connection, incident)) is not None:
             connection.execute(_POSTPONE, [again, failure])
@@ -244,21 +243,21 @@ class Decisions:
         routes = routes_in_use(connection)
         if not routes:
             return False
-        detail = _explained(connection, incident.id, self._reach)
+        detail = _explained(connection, incident.uuid, self._reach)
         if detail is not None and _is_ignored(connection, detail):
             return False
         subject = Subject(severity=incident.severity) if detail is None else _subject(detail)
         chosen = routes_for(subject, routes)
         if detail is None and not chosen:
             chosen = routes
-        row = connection.execute(_OCCASION, [incident.subject_id, incident.id]).fetchone()
+        row = connection.execute(_OCCASION, [incident.subject_uuid, incident.uuid]).fetchone()
         occasion = 0 if row is None else int(row[0])
         title = ""
         for route in chosen:
-            alert = self._alert(detail, "opened", incident.id, incident)
+            alert = self._alert(detail, "opened", incident.uuid, incident)
             title = alert.title
             outbox.put(connection, alert, route, occasion)
-        connection.execute(_TELL, [occasion, title, incident.id])
+        connection.execute(_TELL, [occasion, title, incident.uuid])
         return bool(chosen)
 
     def _tell_change(self, connection: psycopg.Connection[Any], failure: UUID) -> None:
@@ -268,7 +267,7 @@ class Decisions:
             return
         changed = _Changed(*row)
         routes = self._to_tell(connection, changed)
-        incident = incidents_of(History(connection), [failure]).get(failure)
+        incident = incident_with(History(connection), failure)
         detail = _explained(connection, failure, self._reach) if incident is not None and routes else None
         event: Event = "resolved" if changed.is_over else "acknowledged"
         for route in routes:
@@ -313,7 +312,7 @@ def _explained(connection: psycopg.Connection[Any], incident: UUID, reach: Reach
 
 def _last_mute(connection: psycopg.Connection[Any], incident: Incident) -> datetime | None:
     """When the last mute of the test or job ends, or has ended."""
-    row = connection.execute(_LAST_MUTE, [incident.subject_id]).fetchone()
+    row = connection.execute(_LAST_MUTE, [incident.subject_uuid]).fetchone()
     return None if row is None else row[0]
 
 

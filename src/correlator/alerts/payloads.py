@@ -153,10 +153,13 @@ def of_unexplained(incident: Incident, event: Event, *, key: UUID, about: str, p
         event=event,
         about=about,
         title=f"{what} fails" if event == "opened" else f"Resolved: {what.lower()} failed",
-        facts=[("Root cause", "it could not be worked out; the server's log says why"), ("Incident", str(incident.id))],
+        facts=[
+            ("Root cause", "it could not be worked out; the server's log says why"),
+            ("Incident", str(incident.uuid)),
+        ],
         severity=incident.severity,
         at=incident.opened_at,
-        link=_link(public_url, incident.id),
+        link=_link(public_url, incident.uuid),
     )
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final
-from uuid import UUID
 
 import msgspec
 import psycopg
@@ -11,7 +10,8 @@ from msgspec import Meta
 
 from correlator.correlation.called import JobName
 from correlator.correlation.history import History
-from correlator.correlation.usual import Sample, band
+from correlator.correlation.ids import Id
+from correlator.correlation.usual import Samples, band
 from correlator.rulebook.identity import dataset_key
 
 USUAL_WRITES: Final = 60
@@ -46,7 +46,7 @@ def amounts(
 ) -> Amounts:
     """The last writes up to a moment, under any of the dataset's names."""
     history = History(connection)
-    dataset = UUID(bytes=dataset_key(urn))
+    dataset = Id(dataset_key(urn))
     of_class = history.classes([dataset])[dataset]
     rows = history.rows(_WRITES, history.members([of_class])[of_class], until, until, limit, limit)
     items = [
@@ -62,7 +62,7 @@ def amounts(
 
 def _usual(items: Sequence[Amount], amount: Callable[[Amount], int | None]) -> Usual | None:
     """As of the last one, by those before it."""
-    before = [Sample.of(one.at, float(said)) for one in reversed(items[:-1]) if (said := amount(one)) is not None]
+    before = Samples.of([(one.at, float(said)) for one in reversed(items[:-1]) if (said := amount(one)) is not None])
     found = band(items[-1].at, before) if before else None
     return None if found is None else Usual(*found)
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from typing import Final
-from uuid import UUID
 
 import msgspec
 
 from correlator.correlation.history import History
+from correlator.correlation.ids import Id
 
 
 class JobName(msgspec.Struct, frozen=True):
@@ -20,10 +20,10 @@ class DatasetName(msgspec.Struct, frozen=True):
     name: str
 
 
-def names_of(history: History, classes: Iterable[UUID]) -> dict[UUID, DatasetName]:
+def names_of(history: History, classes: Iterable[Id]) -> dict[Id, DatasetName]:
     """What classes of datasets are called."""
     wanted = list(dict.fromkeys(classes))
-    found: dict[UUID, DatasetName] = {}
+    found: dict[Id, DatasetName] = {}
     for of_class, urn, namespace, name in history.rows(_NAMES, wanted):
         found[of_class] = DatasetName(urn, namespace, name)
     return found

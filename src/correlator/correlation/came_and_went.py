@@ -12,7 +12,6 @@ from datetime import datetime
 from itertools import pairwise
 from statistics import median
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 
@@ -28,7 +27,9 @@ from correlator.correlation.changes import (
 )
 from correlator.correlation.earlier import began
 from correlator.correlation.findings import Findings, OddRuns
+from correlator.correlation.ids import Id
 from correlator.correlation.judging import code_sentence, commonness, direction, schema_words, volume_evidence
+from correlator.correlation.left_out import blamed_for_rest, left_out_before
 from correlator.correlation.past import JobPast, PastRun, facets_at, past_facets, run_facets, varied
 from correlator.correlation.usual import odd
 
@@ -48,6 +49,9 @@ _EACH_TIME: Final = 0.25
 """what is left of that with each time that it had passed already: once may have been too early to notice,"""
 _STILL_HELD: Final = 0.05
 """and at least, of what a table that only grows may hold for ever."""
+_AFTER_OTHERS: Final = 0.5
+"""Who was left out while others above were has waited for them, most likely."""
+_UNNOTICED: Final = "it was so before the last good result, which had not noticed"
 _HABIT: Final = 0.34
 """What has changed in more than every third run says nothing."""
 
@@ -84,7 +88,7 @@ class _Change(msgspec.Struct, frozen=True):
         return self.stretch.first.ended_at > self.former.baseline.ended_at
 
 
-def came_and_went(case: Case, findings: Mapping[UUID, Findings]) -> list[Candidate]:
+def came_and_went(case: Case, findings: Mapping[Id, Findings]) -> list[Candidate]:
     """Of each job at most one."""
     former = _former(case, findings)
     if not former:
@@ -92,7 +96,7 @@ def came_and_went(case: Case, findings: Mapping[UUID, Findings]) -> list[Candida
     changes = [*_amounts(case, former), *_code(case, former), *_settings(case, former), *_schemas(case, former)]
     # What many have in common did most of them no harm.
     shared = Counter((one.evidence.kind, one.evidence.before, one.evidence.after) for one in changes if one.is_there)
-    first: dict[UUID, Candidate] = {}
+    first: dict[Id, Candidate] = {}
     for change in changes:
         if case.failure.question.kind == "freshness" and not change.is_since:
             # What has come after it is newer.
@@ -102,23 +106,39 @@ def came_and_went(case: Case, findings: Mapping[UUID, Findings]) -> list[Candida
         known = first.get(candidate.job_id)
         if known is None or known.score < candidate.score:
             first[candidate.job_id] = candidate
-    return list(first.values())
+    return [*first.values(), *_left_out(case, former)]
 
 
-def _former(case: Case, findings: Mapping[UUID, Findings]) -> list[_Former]:
+def _left_out(case: Case, former: Sequence[_Former]) -> Iterator[Candidate]:
+    """What is missing since the last good result is known already."""
+    asked = [(one.found, [run for run in one.runs if run.ended_at <= one.baseline.ended_at]) for one in former]
+    found = [left for of_run, runs in asked for left in left_out_before(case, of_run, runs)]
+    for left, after in found:
+        candidate = blamed_for_rest(case, left)
+        candidate.score *= _share_before(case, after)
+        candidate.reasons.append(_UNNOTICED)
+        if any(
+            other.found.distance > candidate.distance and other.since < after.ended_at and left.since < then.ended_at
+            for other, then in found
+        ):
+            candidate.score *= _AFTER_OTHERS
+            candidate.reasons.append("something further upstream was left out at the time, too")
+        yield candidate
+
+
+def _former(case: Case, findings: Mapping[Id, Findings]) -> list[_Former]:
     new = [one for one in findings.values() if one.is_new and one.baseline is not None]
     found: list[_Former] = []
     left, most = _MOST_OF_ALL, max(_MOST_OF_ALL // max(len(new), 1), _MOST // 4)
     for one in sorted(new, key=lambda each: (each.distance, each.run.id)):
-        good = case.pasts[one.run.job_id].good
-        runs = [past for past in good if past.ended_at < one.run.last_moment][: min(_MOST, most, left)]
+        runs = case.pasts[one.run.job_id].good_before(one.run.last_moment)[: min(_MOST, most, left)]
         if len(runs) >= _FEWEST and one.baseline is not None:
             found.append(_Former(one, one.baseline, runs[::-1]))
             left -= len(runs)
     return found
 
 
-def _episode(former: _Former, differs: Mapping[UUID, bool]) -> _Stretch | None:
+def _episode(former: _Former, differs: Mapping[Id, bool]) -> _Stretch | None:
     """The last stretch that was not as it is now, if it was as now before that, too."""
     stretch: _Stretch | None = None
     for past in reversed(former.runs):
@@ -129,7 +149,7 @@ def _episode(former: _Former, differs: Mapping[UUID, bool]) -> _Stretch | None:
     return None
 
 
-def _stay(former: _Former, stood: Mapping[UUID, object]) -> _Stretch | None:
+def _stay(former: _Former, stood: Mapping[Id, object]) -> _Stretch | None:
     """The stretch that has not ended, if it began when all was well; `stood` is None where it was as it is now.
 
     Not of who writes what is tested: that was seen as a whole when it passed.
@@ -273,8 +293,8 @@ class _Told(msgspec.Struct, frozen=True):
     """A dataset whose columns the runs of a job may tell of."""
 
     former: _Former
-    dataset: UUID
-    name: UUID
+    dataset: Id
+    name: Id
     at: datetime
     whose: str = ""
 
@@ -309,7 +329,7 @@ def _candidate(case: Case, change: _Change, number: int) -> Candidate:
     if not change.is_there:
         candidate.reasons.append("what it wrote may be in what was read, beside that of later runs")
     if not change.is_since:
-        candidate.reasons.append("it was so before the last good result, which had not noticed")
+        candidate.reasons.append(_UNNOTICED)
     return candidate
 
 

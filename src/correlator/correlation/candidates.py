@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from typing import Final, TypeAlias
-from uuid import UUID
 
 import msgspec
 
 from correlator.correlation.history import Run
+from correlator.correlation.ids import Id
 
 PER_STEP: Final = 0.97
 """What is left of a score with every job in between: of two that say the same the nearer is meant."""
@@ -24,7 +24,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Candidate(msgspec.Struct):
-    job_id: UUID
+    job_id: Id
     namespace: str
     name: str
     run: Run | None
@@ -41,8 +41,8 @@ _CHANGES: Final = frozenset({"schema", "code", "engine", "parameter"})
 
 _CHANGED_BACK: Final = 0.3
 
-_Key: TypeAlias = tuple[str, UUID]
-_Change: TypeAlias = tuple[UUID, str, str, str | None, str | None]
+_Key: TypeAlias = tuple[str, Id]
+_Change: TypeAlias = tuple[Id, str, str, str | None, str | None]
 """Of which job, of what kind, of whom, from what to what."""
 
 
@@ -66,7 +66,7 @@ class Candidates:
             known.evidence = [e for e in candidate.evidence if e.sentence not in told] + known.evidence
         return known
 
-    def of(self, run: UUID) -> Candidate | None:
+    def of(self, run: Id) -> Candidate | None:
         return self._found.get(("run", run))
 
     @property
@@ -109,8 +109,8 @@ def each_once(ranked: Iterable[Candidate]) -> list[Candidate]:
     return list(found.values())
 
 
-def _rank(candidate: Candidate) -> tuple[float, int, str, str, str]:
-    run = "" if candidate.run is None else str(candidate.run.id)
+def _rank(candidate: Candidate) -> tuple[float, int, str, str, bytes]:
+    run = b"" if candidate.run is None else candidate.run.id
     return -candidate.score, candidate.distance, candidate.namespace, candidate.name, run
 
 

@@ -8,7 +8,6 @@ into them. What was there when all was well is no cause (onset). What the inputs
 from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Final, TypeAlias
-from uuid import UUID
 
 import msgspec
 
@@ -18,6 +17,7 @@ from correlator.correlation.case import Case, Failure, attempt, open_case
 from correlator.correlation.earlier import Earlier, earlier
 from correlator.correlation.examination import examine
 from correlator.correlation.history import History, Run, Version
+from correlator.correlation.ids import Id
 from correlator.correlation.judging import judged
 from correlator.correlation.left_out import blamed_for_rest, find_left_out
 from correlator.correlation.onset import move_to_onset
@@ -45,10 +45,10 @@ class Explanation(msgspec.Struct):
     candidates: list[Candidate]
     bad: Trace
     good: Trace
-    runs: dict[UUID, Run]
+    runs: dict[Id, Run]
 
 
-WhyRed: TypeAlias = Callable[[History, Collection[UUID], datetime, datetime], Failure | None]
+WhyRed: TypeAlias = Callable[[History, Collection[Id], datetime, datetime], Failure | None]
 
 
 def explain(
@@ -60,7 +60,10 @@ def explain(
     further: int = 2,
 ) -> Explanation:
     """`why_red` says what failed first on some datasets within some time, and `further` how often that is asked."""
-    case = open_case(history, failure, limits)
+    return explain_case(open_case(history, failure, limits), limits, why_red=why_red, further=further)
+
+
+def explain_case(case: Case, limits: Limits, *, why_red: WhyRed | None = None, further: int = 0) -> Explanation:
     if case.bad.start is None:
         return Explanation(None, [], case.bad, case.good, case.runs)
     findings = examine(case)
@@ -88,7 +91,7 @@ def explain(
         candidates.add(candidate)
     for odd in earlier(case, findings, passed_on):
         asking.why_odd(odd, candidates)
-    if candidates.best < _SUFFICIENT:
+    if candidates.best < _SUFFICIENT and case.about is None:
         for candidate in came_and_went(case, findings):
             candidates.add(candidate)
     ranked = candidates.ranked()
@@ -106,7 +109,7 @@ class _Asking:
         self._why_red = why_red
         self._further = further
         self._left = _ASKED if further > 0 else 0
-        self._asked: set[UUID] = set()
+        self._asked: set[Id] = set()
 
     def why_undelivered(self, candidate: Candidate, since: datetime, candidates: Candidates) -> None:
         """A red test before it, or what it read."""
@@ -188,6 +191,6 @@ class _Asking:
             return None
         return Failure(Question("run", ""), bad.dataset, bad, good, bad.at)
 
-    def _written(self, run: UUID, dataset: UUID | None = None) -> Version | None:
+    def _written(self, run: Id, dataset: Id | None = None) -> Version | None:
         outputs = self._case.history.outputs([run])[run]
         return attempt(self._case.run(run), [out for out in outputs if dataset in (None, out.dataset)])

@@ -2,14 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from statistics import median
 from typing import Final
-from uuid import UUID
 
 from correlator.correlation.case import Case
 from correlator.correlation.changes import schema_change
 from correlator.correlation.findings import Pair, Unchanged
+from correlator.correlation.ids import Id
 from correlator.correlation.past import facets_at
 
 _LOOKED_BACK: Final = 12
@@ -70,16 +70,11 @@ def find_unchanged(case: Case, pairs: Sequence[Pair]) -> None:
     """Runs that read the same as the last time: the same version by its name, the same number of rows."""
     runs = [pair.found for pair in pairs]
     former = {
-        one.run.id: list(
-            islice(
-                (
-                    past
-                    for past in case.pasts[one.run.job_id].good
-                    if past.ended_at < one.run.last_moment and past.id != one.run.id
-                ),
-                _LOOKED_BACK,
-            )
-        )
+        one.run.id: [
+            past
+            for past in case.pasts[one.run.job_id].good_before(one.run.last_moment)[: _LOOKED_BACK + 1]
+            if past.id != one.run.id
+        ][:_LOOKED_BACK]
         for one in runs
     }
     versions = _versions_read(case, [one.run.id for one in runs])
@@ -99,20 +94,20 @@ def find_unchanged(case: Case, pairs: Sequence[Pair]) -> None:
         past = case.pasts[one.run.job_id]
         for version in case.bad.written[one.run.id]:
             samples = past.rows_before(version.dataset, one.run.last_moment)
-            if version.row_count is None or not samples or samples[0].amount != version.row_count:
+            if version.row_count is None or samples.amounts(1) != [version.row_count]:
                 continue
-            counts = [sample.amount for sample in samples]
+            counts = samples.amounts()
             repeated = _repeated(counts, version.row_count)
             if version.row_count and _is_alive(counts[repeated : repeated + _ALIVE]):
                 sentence = f"it wrote {version.row_count:,} rows, exactly as many as its last run"
-                at = samples[repeated - 2].at if repeated > 1 else None
+                at = samples.ats[repeated - 2] if repeated > 1 else None
                 began = next((run for run in past.good if run.ended_at == at), None)
                 one.unchanged.append(Unchanged(sentence, is_certain=False, first=began))
 
 
-def _versions_read(case: Case, runs: Sequence[UUID]) -> dict[UUID, dict[UUID, str]]:
+def _versions_read(case: Case, runs: Sequence[Id]) -> dict[Id, dict[Id, str]]:
     """Of the runs that name any."""
-    found: defaultdict[UUID, dict[UUID, str]] = defaultdict(dict)
+    found: defaultdict[Id, dict[Id, str]] = defaultdict(dict)
     for run, dataset, named in case.history.rows(_VERSIONS_READ, list(dict.fromkeys(runs))) if runs else ():
         found[run][dataset] = named
     return dict(found)

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from psycopg.rows import dict_row
 
 from correlator.correlation.history import History
+from correlator.correlation.ids import id_of
 from correlator.correlation.ignored import Ignored, sql_of_datasets
 from correlator.correlation.jobs import RUN_COLUMNS, Owner, RunBrief, owners_of, run_brief
 from correlator.correlation.runs import RESULT_COLUMNS, TestResult, test_result
@@ -250,7 +251,7 @@ def _uses(connection: psycopg.Connection[Any], ids: list[UUID], role: str) -> li
 def _tests(connection: psycopg.Connection[Any], ids: list[UUID], redaction: Redaction) -> list[TestState]:
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(_TESTS.encode(), {"ids": ids}, prepare=True).fetchall()
-    ticks = ticks_of_tests(History(connection), [row["id"] for row in rows])
+    ticks = ticks_of_tests(History(connection), [id_of(row["id"]) for row in rows])
     found = []
     for row in rows:
         about = [row.pop(name) for name in ("id", "test_name", "column_name", "parameters")]
@@ -262,7 +263,7 @@ def _tests(connection: psycopg.Connection[Any], ids: list[UUID], redaction: Reda
                 column=about[2],
                 parameters=about[3],
                 last_result=last,
-                history=ticks[about[0]],
+                history=ticks[id_of(about[0])],
             )
         )
     return found

@@ -7,13 +7,13 @@ also have been odd for a while before a test could notice: then what is odd bega
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Final
-from uuid import UUID
 
 import msgspec
 
 from correlator.correlation.candidates import PER_STEP, Candidate
 from correlator.correlation.case import Case
 from correlator.correlation.findings import Findings, OddRuns
+from correlator.correlation.ids import Id
 from correlator.correlation.judging import EXTREME, direction, metric_evidence, metric_weight, volume_evidence
 from correlator.correlation.passed_on import PassedOn
 from correlator.correlation.past import JobPast, PastRun
@@ -30,17 +30,17 @@ class Earlier(msgspec.Struct, frozen=True):
     """The first of a series of odd runs, if it is not of the trace."""
 
     candidate: Candidate
-    of: UUID
+    of: Id
     """The run of the trace that it was found by."""
-    run: UUID
-    well: UUID
+    run: Id
+    well: Id
     """The last run of the job that was not odd."""
-    dataset: UUID
+    dataset: Id
     is_alone: bool = True
     """Whether it is odd by itself, and not only together with those that followed."""
 
 
-def earlier(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn) -> Iterator[Earlier]:
+def earlier(case: Case, findings: Mapping[Id, Findings], passed_on: PassedOn) -> Iterator[Earlier]:
     for found in findings.values():
         if not found.is_new or found.baseline is None:
             continue
@@ -80,7 +80,7 @@ def _held(case: Case, found: Findings, past: JobPast, passed_on: PassedOn) -> It
         yield Earlier(candidate, found.run.id, run.id, well.id, dataset)
 
 
-def began(past: JobPast, dataset: UUID, odd: OddRuns) -> tuple[OddRuns, PastRun | None]:
+def began(past: JobPast, dataset: Id, odd: OddRuns) -> tuple[OddRuns, PastRun | None]:
     """The first of the odd runs that this one is the last of, and the last one before that was not odd.
 
     What is usual is told by runs of the day before or older: after some hours an odd series is like itself.
@@ -100,7 +100,7 @@ def began(past: JobPast, dataset: UUID, odd: OddRuns) -> tuple[OddRuns, PastRun 
     return odd, None
 
 
-def _candidate(case: Case, found: Findings, dataset: UUID, runs: OddRuns) -> Candidate:
+def _candidate(case: Case, found: Findings, dataset: Id, runs: OddRuns) -> Candidate:
     run, odd = case.run(runs.first.id), runs.odd
     candidate = Candidate(run.job_id, run.namespace, run.name, run, found.distance)
     candidate.evidence.append(volume_evidence(case, dataset, "rows", odd, runs=runs.number))

@@ -2,14 +2,13 @@
 
 from collections import defaultdict
 from datetime import datetime
-from itertools import islice
 from typing import Final
-from uuid import UUID
 
 from correlator.correlation.case import Case
 from correlator.correlation.contents import find_changes_of_schemas, find_changes_of_sources, find_unchanged
 from correlator.correlation.findings import Findings, Pair
 from correlator.correlation.history import Run
+from correlator.correlation.ids import Id
 from correlator.correlation.metrics import find_metrics
 from correlator.correlation.odd_amounts import find_amounts, find_between
 from correlator.correlation.past import PastRun
@@ -25,7 +24,7 @@ from correlator.correlation.set_up import (
 _OLDER: Final = 4
 
 
-def examine(case: Case) -> dict[UUID, Findings]:
+def examine(case: Case) -> dict[Id, Findings]:
     new_ways = _new_ways(case)
     found = {
         run_id: Findings(
@@ -36,7 +35,7 @@ def examine(case: Case) -> dict[UUID, Findings]:
             is_new_way=run_id in new_ways and run_id in case.good.distances,
         )
         for run_id, distance in case.bad.distances.items()
-        if (run := case.runs.get(run_id)) is not None
+        if (run := case.runs.get(run_id)) is not None and (case.about is None or run_id in case.about)
     }
     new = [one for one in found.values() if one.is_new]
     pairs = [_pair(case, one, one.baseline) for one in new if one.baseline is not None]
@@ -58,7 +57,7 @@ def examine(case: Case) -> dict[UUID, Findings]:
     return found
 
 
-def _new_ways(case: Case) -> set[UUID]:
+def _new_ways(case: Case) -> set[Id]:
     """Runs by which something came in that had not come that way when all was well.
 
     One that stands on both sides is among them where another job had read it then: the one in question had read what
@@ -66,7 +65,7 @@ def _new_ways(case: Case) -> set[UUID]:
     """
     if case.bad.start is None:
         return set()
-    read: defaultdict[tuple[UUID, tuple[UUID, UUID, datetime]], set[UUID]] = defaultdict(set)
+    read: defaultdict[tuple[Id, tuple[Id, Id, datetime]], set[Id]] = defaultdict(set)
     for step in case.good.steps:
         reader = case.runs.get(step.use.reader)
         if step.version is not None and reader is not None:
@@ -88,8 +87,7 @@ def _new_ways(case: Case) -> set[UUID]:
 
 
 def _pair(case: Case, found: Findings, before: PastRun) -> Pair:
-    older = (past for past in case.pasts[found.run.job_id].good if past.ended_at < before.ended_at)
-    return Pair(found, before, list(islice(older, _OLDER)))
+    return Pair(found, before, case.pasts[found.run.job_id].good_before(before.ended_at)[:_OLDER])
 
 
 def _baseline(case: Case, run: Run) -> PastRun | None:

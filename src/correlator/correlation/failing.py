@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
-from uuid import UUID
 
 import msgspec
 
 from correlator.correlation.history import History, Use, Version
+from correlator.correlation.ids import Id
 from correlator.correlation.incidents import Incident
 
 MOST: Final = 200
@@ -17,17 +17,17 @@ MOST: Final = 200
 class Failed(msgspec.Struct, frozen=True):
     """A failure, and the version that failed."""
 
-    failure: UUID
+    failure: Id
     at: datetime
     version: Version
 
 
-def failed_versions(history: History, incidents: Sequence[Incident], most: int = MOST) -> dict[UUID, list[Failed]]:
+def failed_versions(history: History, incidents: Sequence[Incident], most: int = MOST) -> dict[Id, list[Failed]]:
     """Of each incident, in order of time. What nobody is known to have written is not among them.
 
     Of a job's runs that failed, what they wrote all the same: most of them wrote nothing.
     """
-    found: dict[UUID, list[Failed]] = {one.id: [] for one in incidents}
+    found: dict[Id, list[Failed]] = {one.id: [] for one in incidents}
     tests = [one.id for one in incidents if one.kind == "test" and one.dataset_id is not None]
     rows = history.rows(_OF_TESTS, most, tests) if tests else []
     for (incident, failure, at, *_), version in zip(rows, _bound(history, [row[3:] for row in rows]), strict=True):
@@ -42,7 +42,7 @@ def failed_versions(history: History, incidents: Sequence[Incident], most: int =
     return found
 
 
-def passed_versions(history: History, incidents: Sequence[Incident]) -> dict[UUID, Version]:
+def passed_versions(history: History, incidents: Sequence[Incident]) -> dict[Id, Version]:
     """The versions with which it was over, of incidents that a pass has ended."""
     ended = [one.id for one in incidents if one.resolved_by == "pass" and one.kind == "test"]
     rows = history.rows(_PASSED, ended) if ended else []
@@ -50,7 +50,7 @@ def passed_versions(history: History, incidents: Sequence[Incident]) -> dict[UUI
     return {incident: version for (incident, *_), version in zip(rows, bound, strict=True) if version is not None}
 
 
-def _bound(history: History, reads: Sequence[tuple[UUID, UUID, datetime, bool, str | None]]) -> list[Version | None]:
+def _bound(history: History, reads: Sequence[tuple[Id, Id, datetime, bool, str | None]]) -> list[Version | None]:
     """Of reader, dataset, moment, whether it is the reader's own output, and the version that it names."""
     classes = history.classes(dataset for _, dataset, _, _, _ in reads)
     return history.bind(

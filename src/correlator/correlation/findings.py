@@ -2,12 +2,12 @@
 
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
-from uuid import UUID
 
 import msgspec
 
 from correlator.correlation.changes import CodeChange, MetricChange, SchemaChange, SettingChange
 from correlator.correlation.history import Run
+from correlator.correlation.ids import Id
 from correlator.correlation.past import PastRun
 from correlator.correlation.usual import Oddity
 
@@ -35,10 +35,10 @@ class InputChange(msgspec.Struct, frozen=True):
 class TakeOver(msgspec.Struct, frozen=True):
     """That another job had written a dataset before."""
 
-    job: UUID
+    job: Id
     """The other one."""
     name: str
-    dataset: UUID
+    dataset: Id
 
 
 class Repeat(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class Repeat(msgspec.Struct, frozen=True):
 class RedTest(msgspec.Struct, frozen=True):
     """That a test failed on what a run wrote."""
 
-    dataset: UUID
+    dataset: Id
     name: str
     column: str
     at: datetime
@@ -87,18 +87,18 @@ class Findings(msgspec.Struct):
     settings: list[SettingChange] = msgspec.field(default_factory=list)
     inputs: InputChange | None = None
     took_over: TakeOver | None = None
-    sources: dict[UUID, SchemaChange] = msgspec.field(default_factory=dict)
+    sources: dict[Id, SchemaChange] = msgspec.field(default_factory=dict)
     """Of what it reads and nobody is known to write."""
     repeated: Repeat | None = None
-    schemas: dict[UUID, SchemaChange] = msgspec.field(default_factory=dict)
-    volumes: dict[UUID, tuple[str, Oddity]] = msgspec.field(default_factory=dict)
+    schemas: dict[Id, SchemaChange] = msgspec.field(default_factory=dict)
+    volumes: dict[Id, tuple[str, Oddity]] = msgspec.field(default_factory=dict)
     """How much it wrote, of rows or bytes."""
-    metrics: dict[UUID, list[MetricChange]] = msgspec.field(default_factory=dict)
-    between: dict[UUID, OddRuns] = msgspec.field(default_factory=dict)
+    metrics: dict[Id, list[MetricChange]] = msgspec.field(default_factory=dict)
+    between: dict[Id, OddRuns] = msgspec.field(default_factory=dict)
     """Of earlier runs that went into what the next job read."""
-    metrics_between: dict[UUID, tuple[PastRun, list[MetricChange]]] = msgspec.field(default_factory=dict)
+    metrics_between: dict[Id, tuple[PastRun, list[MetricChange]]] = msgspec.field(default_factory=dict)
     """The same for what columns held: of the first of those runs that was not as before."""
-    said: dict[Topic, set[UUID]] = msgspec.field(
+    said: dict[Topic, set[Id]] = msgspec.field(
         default_factory=lambda: {"amount": set(), "schema": set(), "values": set()}
     )
     """Of which datasets the run says how much it wrote, which columns they have, and what these hold."""

@@ -5,6 +5,7 @@ from typing import Any
 import psycopg
 
 from correlator.correlation import groups, names
+from correlator.correlation.ids import id_of
 from correlator.store.alert_watch import see
 from correlator.store.incidents import Changed
 from correlator.store.merge import Merged
@@ -15,7 +16,7 @@ _STANDING = "facts"
 
 def follow(connection: psycopg.Connection[Any], merged: Merged, most: int = groups.MOST) -> None:
     """For `store.merge.merge`; `most` is how many incidents are looked at again."""
-    concerned = [*merged.concerned]
+    concerned = [id_of(id_) for id_ in merged.concerned]
     if names.refresh(connection, merged.renamed, merged.schema):
         concerned += groups.unresolved(connection, merged.schema, most)
     groups.attach(connection, merged.incidents, concerned, merged.schema, most)

@@ -9,13 +9,13 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 import psycopg
 
 from correlator.correlation.failing import failed_versions
 from correlator.correlation.history import History, Use, Version
+from correlator.correlation.ids import Id, id_of, uuid_of
 from correlator.correlation.impact import Bad, impact
 from correlator.correlation.incidents import Incident, failures_of, incidents_of
 from correlator.correlation.reds import Key, Red, reds
@@ -34,12 +34,12 @@ _DOWN: Final = Limits(depth=20, runs=300)
 class _Above(msgspec.Struct, frozen=True):
     """An incident that may be the reason for another."""
 
-    incident: UUID
+    incident: Id
     opened_at: datetime
     distance: int
 
     @property
-    def rank(self) -> tuple[int, datetime, UUID]:
+    def rank(self) -> tuple[int, datetime, Id]:
         """The farthest goes first, then the oldest."""
         return -self.distance, self.opened_at, self.incident
 
@@ -47,13 +47,13 @@ class _Above(msgspec.Struct, frozen=True):
 def attach(
     connection: psycopg.Connection[Any],
     changed: Changed,
-    concerned: Iterable[UUID] = (),
+    concerned: Iterable[Id] = (),
     schema: str = "facts",
     most: int = MOST,
 ) -> None:
     """Within the transaction that changed them. `concerned` are those that what was merged may concern as well."""
     history = History(connection, schema)
-    ids = [*changed.incidents, *changed.orphaned, *concerned]
+    ids = [*map(id_of, changed.incidents), *map(id_of, changed.orphaned), *concerned]
     if not ids:
         return
     around = _around(history, changed, ids, most)
@@ -68,7 +68,7 @@ def attach(
     _put(history, found, _parents(history, found))
 
 
-def unresolved(connection: psycopg.Connection[Any], schema: str = "facts", most: int = MOST) -> list[UUID]:
+def unresolved(connection: psycopg.Connection[Any], schema: str = "facts", most: int = MOST) -> list[Id]:
     """The last ones that are not over: those that matter when a dataset turns out to have another name."""
     rows = History(connection, schema).rows(_UNRESOLVED, most)
     return [id_ for (id_,) in rows]
@@ -78,7 +78,7 @@ def attach_all(connection: psycopg.Connection[Any], schema: str = "facts") -> No
     """Every incident, within the caller's transaction: after a replay, or when names mean something else now."""
     history = History(connection, schema)
     everything: list[Incident] = []
-    parents: dict[UUID, UUID | None] = {}
+    parents: dict[Id, Id | None] = {}
     for ids in _chunks([id_ for (id_,) in history.rows("SELECT id FROM {s}.incidents ORDER BY opened_at, id")]):
         # What one part has fetched is of little use to the next, and would pile up.
         part_history = History(connection, schema)
@@ -88,17 +88,17 @@ def attach_all(connection: psycopg.Connection[Any], schema: str = "facts") -> No
     _put(history, everything, parents)
 
 
-def _chunks(ids: Sequence[UUID]) -> Iterator[Sequence[UUID]]:
+def _chunks(ids: Sequence[Id]) -> Iterator[Sequence[Id]]:
     for start in range(0, len(ids), _AT_ONCE):
         yield ids[start : start + _AT_ONCE]
 
 
-def _around(history: History, changed: Changed, ids: Sequence[UUID], most: int) -> list[UUID]:
+def _around(history: History, changed: Changed, ids: Sequence[Id], most: int) -> list[Id]:
     """With those that may be consequences of what has changed: its children so far, and who lies downstream of it."""
     wanted = dict.fromkeys(ids)
     for (child,) in history.rows("SELECT id FROM {s}.incidents WHERE root_id = ANY (%s::uuid[])", list(wanted)):
         wanted[child] = None
-    new = list(incidents_of(history, changed.incidents[:most]).values())
+    new = list(incidents_of(history, [id_of(id_) for id_ in changed.incidents[:most]]).values())
     bad = {}
     for failed in failed_versions(history, [one for one in new if one.kind == "test"], most=5).values():
         for one in failed:
@@ -113,7 +113,7 @@ def _around(history: History, changed: Changed, ids: Sequence[UUID], most: int) 
     return list(wanted)
 
 
-def _parents(history: History, incidents: Sequence[Incident]) -> dict[UUID, UUID | None]:
+def _parents(history: History, incidents: Sequence[Incident]) -> dict[Id, Id | None]:
     """The reason for each, if there is one."""
     starts, well_at = _starts(history, incidents)
     traces = dict(
@@ -123,7 +123,7 @@ def _parents(history: History, incidents: Sequence[Incident]) -> dict[UUID, UUID
     red = reds(history, versions.values())
     failed_jobs = _failed_jobs(history, traces, incidents)
     called_off = _called_off(history, incidents)
-    found: dict[UUID, UUID | None] = {}
+    found: dict[Id, Id | None] = {}
     for one in incidents:
         trace = traces.get(one.id)
         above = {a.incident: a for a in called_off.get(one.id, ())}
@@ -136,14 +136,14 @@ def _parents(history: History, incidents: Sequence[Incident]) -> dict[UUID, UUID
     return found
 
 
-def _starts(history: History, incidents: Sequence[Incident]) -> tuple[dict[UUID, Version], dict[UUID, datetime]]:
+def _starts(history: History, incidents: Sequence[Incident]) -> tuple[dict[Id, Version], dict[Id, datetime]]:
     """The version that each failed on first, and when the last good one before was written."""
     failures = failures_of(history, incidents)
     sides = [(id_, side) for id_, failure in failures.items() for side in (failure.bad, failure.good)]
     bound = iter(history.bind([side for _, side in sides if isinstance(side, Use)]))
     versions = [next(bound) if isinstance(side, Use) else side for _, side in sides]
-    starts: dict[UUID, Version] = {}
-    well_at: dict[UUID, datetime] = {}
+    starts: dict[Id, Version] = {}
+    well_at: dict[Id, datetime] = {}
     for number, id_ in enumerate(failures):
         bad, good = versions[2 * number], versions[2 * number + 1]
         if bad is not None:
@@ -166,14 +166,14 @@ def _red_above(
 
 
 def _failed_jobs(
-    history: History, traces: Mapping[UUID, Trace], incidents: Sequence[Incident]
-) -> dict[UUID, list[Incident]]:
+    history: History, traces: Mapping[Id, Trace], incidents: Sequence[Incident]
+) -> dict[Id, list[Incident]]:
     """The incidents of the jobs along all ways that had begun by the last of these."""
     runs = history.runs(run for trace in traces.values() for run in trace.distances)
     jobs = list({run.job_id for run in runs.values()})
     until = max((one.opened_at for one in incidents), default=None)
     since = min((one.opened_at for one in incidents), default=None)
-    found: dict[UUID, list[Incident]] = {}
+    found: dict[Id, list[Incident]] = {}
     for row in history.rows(_OF_JOBS, jobs, until, since) if jobs else ():
         incident = Incident(*row)
         found.setdefault(incident.subject_id, []).append(incident)
@@ -184,7 +184,7 @@ def _failed_above(
     history: History,
     one: Incident,
     trace: Trace,
-    failed_jobs: Mapping[UUID, Sequence[Incident]],
+    failed_jobs: Mapping[Id, Sequence[Incident]],
     since: datetime | None,
 ) -> Iterator[_Above]:
     for run_id, run in history.runs(trace.distances).items():
@@ -198,19 +198,19 @@ def _failed_above(
                 yield _Above(other.id, other.opened_at, distance)
 
 
-def _called_off(history: History, incidents: Sequence[Incident]) -> dict[UUID, list[_Above]]:
+def _called_off(history: History, incidents: Sequence[Incident]) -> dict[Id, list[_Above]]:
     """Runs that were called off after a red test in the same parent run, or failed with their own test."""
     ids = [one.id for one in incidents if one.kind == "run"]
-    found: dict[UUID, list[_Above]] = {}
+    found: dict[Id, list[_Above]] = {}
     for id_, other, opened_at in history.rows(_CALLED_OFF, ids) if ids else ():
         found.setdefault(id_, []).append(_Above(other, opened_at, 0))
     return found
 
 
-def _put(history: History, incidents: Sequence[Incident], parents: Mapping[UUID, UUID | None]) -> None:
+def _put(history: History, incidents: Sequence[Incident], parents: Mapping[Id, Id | None]) -> None:
     """Each under the topmost, without detours."""
     outside = {parent for parent in parents.values() if parent is not None and parent not in parents}
-    known: dict[UUID, UUID | None] = dict(
+    known: dict[Id, Id | None] = dict(
         history.rows("SELECT id, root_id FROM {s}.incidents WHERE id = ANY (%s::uuid[])", list(outside))
     )
     opened = {one.id: one.opened_at for one in incidents}
@@ -218,13 +218,16 @@ def _put(history: History, incidents: Sequence[Incident], parents: Mapping[UUID,
     changed = [(one.id, roots[one.id]) for one in incidents if one.root_id != roots[one.id]]
     if changed:
         history.connection.execute(
-            _SET.replace("{s}", history.schema).encode(), [[id_ for id_, _ in changed], [root for _, root in changed]]
+            _SET.replace("{s}", history.schema).encode(),
+            [[uuid_of(id_) for id_, _ in changed], [None if root is None else uuid_of(root) for _, root in changed]],
         )
     # Whoever stood under one that has a root now stands under that.
-    history.connection.execute(_FLATTEN.replace("{s}", history.schema).encode(), [[one.id for one in incidents]])
+    history.connection.execute(
+        _FLATTEN.replace("{s}", history.schema).encode(), [[uuid_of(one.id) for one in incidents]]
+    )
 
 
-def _topmost(id_: UUID, parents: Mapping[UUID, UUID | None], opened: Mapping[UUID, datetime]) -> UUID | None:
+def _topmost(id_: Id, parents: Mapping[Id, Id | None], opened: Mapping[Id, datetime]) -> Id | None:
     way = [id_]
     while (parent := parents.get(way[-1])) is not None:
         if parent in way:

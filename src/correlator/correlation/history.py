@@ -15,7 +15,9 @@ from uuid import UUID
 import msgspec
 import psycopg
 from psycopg.types.json import set_json_loads
+from psycopg.types.string import ByteaBinaryLoader
 
+from correlator.correlation.ids import NOBODY, Id
 from correlator.rulebook.formats import Instant
 from correlator.rulebook.runs import LONG_RUNNING
 from correlator.rulebook.statements import STRENGTH
@@ -24,8 +26,8 @@ from correlator.store.moments import read_any_moment
 
 
 class Run(msgspec.Struct, frozen=True, eq=False, gc=False):
-    id: UUID
-    job_id: UUID
+    id: Id
+    job_id: Id
     namespace: str
     name: str
     run_id: str
@@ -33,8 +35,8 @@ class Run(msgspec.Struct, frozen=True, eq=False, gc=False):
     started_at: datetime
     ended_at: datetime | None
     nominal_time: datetime | None
-    parent: UUID | None
-    root: UUID | None
+    parent: Id | None
+    root: Id | None
     processing_type: str
     job_type: str
     states_lineage: bool
@@ -45,8 +47,8 @@ class Run(msgspec.Struct, frozen=True, eq=False, gc=False):
     @property
     def kin(self) -> Kin:
         if self.parent is None:
-            return Kin(self.id.bytes)
-        return Kin(self.id.bytes, self.parent.bytes, (self.parent if self.root is None else self.root).bytes)
+            return Kin(self.id)
+        return Kin(self.id, self.parent, self.parent if self.root is None else self.root)
 
     @property
     def last_moment(self) -> datetime:
@@ -65,11 +67,11 @@ class Run(msgspec.Struct, frozen=True, eq=False, gc=False):
 class Version(msgspec.Struct, frozen=True, gc=False):
     """A write: what a dataset was from then on."""
 
-    dataset: UUID
+    dataset: Id
     """By its class."""
-    run: UUID
+    run: Id
     at: datetime
-    written_as: UUID = msgspec.field(default_factory=lambda: UUID(int=0))
+    written_as: Id = NOBODY
     """The dataset by the name that the run used."""
     row_count: int | None = None
     byte_size: int | None = None
@@ -78,15 +80,15 @@ class Version(msgspec.Struct, frozen=True, gc=False):
     kind: str = "complete"
 
     @property
-    def key(self) -> tuple[UUID, UUID, datetime]:
+    def key(self) -> tuple[Id, Id, datetime]:
         return self.dataset, self.run, self.at
 
 
 class Use(msgspec.Struct, frozen=True, gc=False):
     """That a run reads a dataset."""
 
-    reader: UUID
-    dataset: UUID
+    reader: Id
+    dataset: Id
     """By its class."""
     at: datetime
     version: str | None = None
@@ -104,19 +106,29 @@ class History:
         self.connection = connection
         self.schema = schema
         self._cursor = _cursor(connection)
-        self._runs: dict[UUID, Run] = {}
-        self._classes: dict[UUID, UUID] = {}
-        self._members: dict[UUID, list[UUID]] = {}
-        self._families: dict[UUID, list[_Candidate]] = {}
-        self._edges: dict[UUID, _Edges] = {}
-        self._are_shared: dict[UUID, bool] = {}
-        self._last_writes: dict[tuple[UUID, UUID, datetime], list[_Candidate]] = {}
+        self._runs: dict[Id, Run] = {}
+        self._classes: dict[Id, Id] = {}
+        self._members: dict[Id, list[Id]] = {}
+        self._families: dict[Id, list[_Candidate]] = {}
+        self._edges: dict[Id, _Edges] = {}
+        self._are_shared: dict[Id, bool] = {}
+        self._last_writes: dict[tuple[Id, Id, datetime], list[_Candidate]] = {}
 
     def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Tables of the facts are named as `{s}.table`."""
-        sent = [_array(value) if isinstance(value, list) else value for value in parameters]
+        # Prepared at once: a page asks some fifty of them, and until its sixth on a connection nearly half of its time
+        # went into plans.
+        return self._fetched(query, [_sent(value) for value in parameters], prepare=True)
+
+    def rows_by_name(self, query: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        """Of a query that is made of what was asked for."""
+        return self._fetched(query, parameters)
+
+    def _fetched(
+        self, query: str, sent: Sequence[object] | Mapping[str, object], *, prepare: bool | None = None
+    ) -> list[tuple[Any, ...]]:
         asked = query.replace("{s}", self.schema).encode()
-        self._cursor.execute(asked, sent)
+        self._cursor.execute(asked, sent, prepare=prepare)
         try:
             return self._cursor.fetchall()
         except psycopg.DataError:
@@ -124,7 +136,7 @@ class History:
             # with that in mind would take seven times as long.
             self._cursor = _cursor(self.connection)
             read_any_moment(self._cursor)
-            return self._cursor.execute(asked, sent).fetchall()
+            return self._cursor.execute(asked, sent, prepare=prepare).fetchall()
 
     @cached_property
     def are_there(self) -> "_Kinds":
@@ -133,7 +145,7 @@ class History:
 
     # Names
 
-    def classes(self, datasets: Iterable[UUID]) -> dict[UUID, UUID]:
+    def classes(self, datasets: Iterable[Id]) -> dict[Id, Id]:
         """The class of each."""
         wanted = list(dict.fromkeys(datasets))
         unknown = [dataset for dataset in wanted if dataset not in self._classes]
@@ -149,14 +161,14 @@ class History:
             self._members.update((dataset, [dataset]) for dataset in unknown)
         return {dataset: self._classes[dataset] for dataset in wanted}
 
-    def members(self, classes: Iterable[UUID]) -> dict[UUID, list[UUID]]:
+    def members(self, classes: Iterable[Id]) -> dict[Id, list[Id]]:
         """The datasets of each class, by the names that events use."""
         wanted = list(dict.fromkeys(classes))
         unknown = [class_id for class_id in wanted if class_id not in self._members]
         if unknown and not self.are_there.classes:
             self._members.update((class_id, [class_id]) for class_id in unknown)
         elif unknown:
-            found: defaultdict[UUID, list[UUID]] = defaultdict(list)
+            found: defaultdict[Id, list[Id]] = defaultdict(list)
             for class_id, dataset in self.rows(
                 "SELECT class_id, dataset_id FROM {s}.dataset_classes WHERE class_id = ANY (%s::uuid[]) ORDER BY 2",
                 unknown,
@@ -167,7 +179,7 @@ class History:
                 self._members[class_id] = found.get(class_id) or [class_id]
         return {class_id: self._members[class_id] for class_id in wanted}
 
-    def names(self, classes: Iterable[UUID]) -> dict[UUID, str]:
+    def names(self, classes: Iterable[Id]) -> dict[Id, str]:
         """What each is called, by one of its names."""
         members = self.members(classes)
         asked = [name for of_class in members.values() for name in of_class]
@@ -180,7 +192,7 @@ class History:
 
     # Runs
 
-    def runs(self, ids: Iterable[UUID]) -> dict[UUID, Run]:
+    def runs(self, ids: Iterable[Id]) -> dict[Id, Run]:
         wanted = list(dict.fromkeys(ids))
         unknown = [run for run in wanted if run not in self._runs]
         if unknown:
@@ -192,13 +204,11 @@ class History:
         self._runs.update((run.id, run) for run in kept)
         return kept
 
-    def last_ended(
-        self, wanted: Sequence[tuple[UUID, datetime]], number: int
-    ) -> dict[tuple[UUID, datetime], list[Run]]:
+    def last_ended(self, wanted: Sequence[tuple[Id, datetime]], number: int) -> dict[tuple[Id, datetime], list[Run]]:
         """Of each job the last runs that had ended before a moment, the latest first."""
         if not wanted:
             return {}
-        found: dict[tuple[UUID, datetime], list[Run]] = {key: [] for key in wanted}
+        found: dict[tuple[Id, datetime], list[Run]] = {key: [] for key in wanted}
         query = _LAST_ENDED.format(_RUNS.format("run.job_id = asked.job_id AND run.ended_at < asked.at"))
         keys = list(found)
         rows = self.rows(query, [job for job, _ in keys], [at for _, at in keys], number)
@@ -208,14 +218,14 @@ class History:
 
     # Reads and writes
 
-    def inputs(self, runs: Iterable[UUID]) -> dict[UUID, list[Use]]:
+    def inputs(self, runs: Iterable[Id]) -> dict[Id, list[Use]]:
         """What each run reads."""
         return {run: edges.inputs for run, edges in self._edges_of(runs)}
 
-    def outputs(self, runs: Iterable[UUID]) -> dict[UUID, list["Output"]]:
+    def outputs(self, runs: Iterable[Id]) -> dict[Id, list["Output"]]:
         return {run: edges.outputs for run, edges in self._edges_of(runs)}
 
-    def _edges_of(self, runs: Iterable[UUID]) -> list[tuple[UUID, "_Edges"]]:
+    def _edges_of(self, runs: Iterable[Id]) -> list[tuple[Id, "_Edges"]]:
         """Both sides at once: who asks for one will ask for the other."""
         wanted = list(dict.fromkeys(runs))
         unknown = [run for run in wanted if run not in self._edges]
@@ -225,11 +235,11 @@ class History:
             classes = self.classes(row[1] for row in rows)
             known = self.runs(unknown)
             # All of a run come one after the other: to look it up is dear, and there are hundreds.
-            last, edges, is_test = 0, _Edges([], []), False
-            met: set[UUID] = set()
+            last, edges, is_test = NOBODY, _Edges([], []), False
+            met: set[Id] = set()
             for run, dataset, is_input, at, version, origin, *rest in rows:
-                if run.int != last:
-                    last, edges, is_test = run.int, self._edges[run], known[run].is_test
+                if run != last:
+                    last, edges, is_test = run, self._edges[run], known[run].is_test
                     met = set()
                 of_class = classes[dataset]
                 if not is_input:
@@ -259,7 +269,7 @@ class History:
     def _last_before(
         self,
         uses: Sequence[tuple[int, Use]],
-        members: Mapping[UUID, list[UUID]],
+        members: Mapping[Id, list[Id]],
         candidates: list[list["_Candidate"]],
     ) -> None:
         self._fetch_last_writes([use for _, use in uses], members)
@@ -267,7 +277,7 @@ class History:
             for name in members[use.dataset]:
                 candidates[number] += self._last_writes[use.reader, name, use.at]
 
-    def _fetch_last_writes(self, uses: Iterable[Use], members: Mapping[UUID, list[UUID]]) -> None:
+    def _fetch_last_writes(self, uses: Iterable[Use], members: Mapping[Id, list[Id]]) -> None:
         """Before each of some reads: one probe for each name."""
         keys = {(use.reader, name, use.at): None for use in uses for name in members[use.dataset]}
         asked = [key for key in keys if key not in self._last_writes]
@@ -280,7 +290,7 @@ class History:
             self._are_shared[found.dataset] = is_shared
             self._last_writes[asked[place - 1]].append(found)
 
-    def foresee_upstream(self, runs: Iterable[UUID], most: int) -> None:
+    def foresee_upstream(self, runs: Iterable[Id], most: int) -> None:
         """Fetch at once what a walk upstream from some runs will most likely ask for layer by layer, of so many runs.
 
         As if every read saw the last write before it. Where that is not so, or there is more than is fetched here, the
@@ -289,13 +299,13 @@ class History:
         reached = self._reached(_UPSTREAM, runs, most)
         self._foresee([use for of_run in self.inputs(reached).values() for use in of_run])
 
-    def foresee_downstream(self, runs: Iterable[UUID], most: int) -> None:
+    def foresee_downstream(self, runs: Iterable[Id], most: int) -> None:
         """The same for who reads what they wrote, and so on down: of what else these read nothing is asked."""
         reached = self._reached(_DOWNSTREAM, runs, most)
         written = {output.dataset for of_run in self.outputs(reached).values() for output in of_run}
         self._foresee([use for of_run in self.inputs(reached).values() for use in of_run if use.dataset in written])
 
-    def _reached(self, query: str, runs: Iterable[UUID], most: int) -> list[UUID]:
+    def _reached(self, query: str, runs: Iterable[Id], most: int) -> list[Id]:
         wanted = list(runs)
         return [run for (run,) in self.rows(query, wanted, min(most, _MOST_FORESEEN))] if wanted else []
 
@@ -305,7 +315,7 @@ class History:
     def _named(
         self,
         uses: Sequence[tuple[int, Use]],
-        members: Mapping[UUID, list[UUID]],
+        members: Mapping[Id, list[Id]],
         candidates: list[list["_Candidate"]],
     ) -> None:
         asked = [
@@ -319,8 +329,8 @@ class History:
     def _of_families(
         self,
         uses: Sequence[tuple[int, Use]],
-        members: Mapping[UUID, list[UUID]],
-        readers: Mapping[UUID, Run],
+        members: Mapping[Id, list[Id]],
+        readers: Mapping[Id, Run],
         candidates: list[list["_Candidate"]],
     ) -> None:
         kins = {
@@ -345,9 +355,7 @@ class History:
                 if of_family is not None:
                     candidates[number] += [write for write in self._families[of_family] if write.dataset in names]
 
-    def _own(
-        self, uses: Sequence[Use], members: Mapping[UUID, list[UUID]], candidates: list[list["_Candidate"]]
-    ) -> None:
+    def _own(self, uses: Sequence[Use], members: Mapping[Id, list[Id]], candidates: list[list["_Candidate"]]) -> None:
         own = {use.reader for use in uses if use.of_own_output}
         if not own:
             return
@@ -376,7 +384,7 @@ class History:
             return found
         columns = [list(column) for column in zip(*asked, strict=True)]
         replaced: set[int] = set()
-        jobs: set[tuple[int, UUID]] = set()
+        jobs: set[tuple[int, Id]] = set()
         for number, job, lifecycle, is_itself, *rest in self.rows(_OTHER_WRITERS, *columns, _LATELY):
             if number not in replaced and not is_itself and (number, job) not in jobs:
                 jobs.add((number, job))
@@ -385,13 +393,22 @@ class History:
                 replaced.add(number)
         return found
 
-    def _may_be_shared(self, names: Sequence[UUID]) -> bool:
+    def last_by_jobs(self, asked: Sequence[tuple[Id, Id, datetime]]) -> list[Version]:
+        """What jobs had last written to datasets, by their names, before some moments; unless it was replaced since."""
+        if not asked:
+            return []
+        columns = [list(column) for column in zip(*asked, strict=True)]
+        rows = self.rows(_LAST_BY_JOBS, *columns, _LATELY, _MOST_SINCE, list(_REPLACING))
+        classes = self.classes(row[0] for row in rows)
+        return [Version(classes[name], run, at, name, *rest) for name, run, at, *rest in rows]
+
+    def _may_be_shared(self, names: Sequence[Id]) -> bool:
         """Whether more than one job may ever have written a dataset; most have one writer, and need not be asked."""
         return len(names) > 1 or self._are_shared.get(names[0], True)
 
-    def sources(self, runs: Iterable[UUID]) -> dict[UUID, list["ColumnEdge"]]:
+    def sources(self, runs: Iterable[Id]) -> dict[Id, list["ColumnEdge"]]:
         """What each run says of where its columns come from."""
-        found: defaultdict[UUID, list[ColumnEdge]] = defaultdict(list)
+        found: defaultdict[Id, list[ColumnEdge]] = defaultdict(list)
         if not self.are_there.mappings:
             return {}
         rows = self.rows(_SOURCES, list(dict.fromkeys(runs)))
@@ -404,13 +421,14 @@ class History:
 def _cursor(connection: psycopg.Connection[Any]) -> psycopg.Cursor[tuple[Any, ...]]:
     cursor = connection.cursor(binary=True)
     set_json_loads(msgspec.json.decode, cursor)
+    cursor.adapters.register_loader("uuid", ByteaBinaryLoader)
     return cursor
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):
-    run: UUID
-    dataset: UUID
-    name: UUID
+    run: Id
+    dataset: Id
+    name: Id
     at: datetime | None
     row_count: int | None
     byte_size: int | None
@@ -424,36 +442,35 @@ class Output(msgspec.Struct, frozen=True, gc=False):
 
 
 class ColumnEdge(msgspec.Struct, frozen=True, gc=False):
-    target: UUID
+    target: Id
     target_field: str
-    source: UUID
+    source: Id
     source_field: str
     origin: int
 
 
 class _Candidate(msgspec.Struct, frozen=True, gc=False):
-    run: UUID
-    dataset: UUID
+    run: Id
+    dataset: Id
     at: datetime
     row_count: int | None
     byte_size: int | None
     version: str | None
-    parent: UUID | None
-    root: UUID | None
+    parent: Id | None
+    root: Id | None
     kind: str
 
     @property
     def write(self) -> Write:
-        parent = None if self.parent is None else self.parent.bytes
-        root = parent if self.root is None else self.root.bytes
-        return Write(Kin(self.run.bytes, parent, root), _instant(self.at), self.kind, self.version)  # type: ignore[arg-type]
+        root = self.parent if self.root is None else self.root
+        return Write(Kin(self.run, self.parent, root), _instant(self.at), self.kind, self.version)  # type: ignore[arg-type]
 
 
 def _bound(use: Use, reader: Run | None, candidates: Sequence[_Candidate]) -> Version | None:
     by_write: dict[Write, _Candidate] = {}
     for candidate in candidates:
         by_write.setdefault(candidate.write, candidate)
-    kin = Kin(use.reader.bytes) if reader is None else reader.kin
+    kin = Kin(use.reader) if reader is None else reader.kin
     read = Read(kin, _instant(use.at), use.version, use.of_own_output, looks_ahead=use.is_test)
     write = responsible_write(read, list(by_write))
     if write is None:
@@ -483,11 +500,18 @@ class _Kinds(NamedTuple):
 
 
 _WRITTEN: Final[Mapping[type, Callable[[Any], str]]] = {
+    bytes: bytes.hex,
     UUID: lambda value: value.hex,
     datetime: datetime.isoformat,
     int: str,
     NoneType: lambda _: "NULL",
 }
+
+
+def _sent(value: object) -> object:
+    if isinstance(value, list):
+        return _array(value)
+    return value.hex() if isinstance(value, bytes) else value
 
 
 def _array(values: list[Any]) -> object:
@@ -613,6 +637,9 @@ _LATELY: Final = 6
 """Writes of a dataset that other jobs are looked for in."""
 _REPLACING: Final = frozenset({"OVERWRITE", "TRUNCATE", "CREATE", "DROP", "RENAME"})
 
+_MOST_SINCE: Final = 500
+"""Writes since then among which one that replaced it is looked for."""
+
 _OTHER_WRITERS: Final = """
 SELECT asked.number, recent.job_id, recent.lifecycle_change, recent.job_run_id = asked.run_id, recent.job_run_id,
        recent.used_at, asked.dataset_id, recent.row_count, recent.byte_size, recent.dataset_version, recent.kind
@@ -628,6 +655,33 @@ CROSS JOIN LATERAL (
 ) AS recent
 WHERE recent.job_id <> asked.job_id OR recent.job_run_id = asked.run_id
 ORDER BY asked.number, recent.used_at DESC, recent.job_run_id
+"""
+
+# Of each job the end of one index range, and an edge of each run until one wrote it; and the writes since.
+_LAST_BY_JOBS: Final = """
+SELECT asked.name, written.*
+FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[]) AS asked (job_id, name, at)
+CROSS JOIN LATERAL (
+    SELECT edge.job_run_id, edge.used_at, edge.row_count, edge.byte_size, edge.dataset_version,
+           CASE WHEN run.current_state = 'COMPLETE' THEN 'complete' ELSE 'partial' END
+    FROM (
+        SELECT ended.id, ended.ended_at, ended.current_state FROM {s}.job_runs AS ended
+        WHERE ended.job_id = asked.job_id AND ended.ended_at <= asked.at
+        ORDER BY ended.ended_at DESC, ended.id DESC LIMIT %s
+    ) AS run
+    JOIN {s}.lineage_edges AS edge
+        ON edge.job_run_id = run.id AND edge.dataset_id = asked.name AND edge.edge_type = 'output'
+    WHERE edge.used_at <= asked.at
+    ORDER BY run.ended_at DESC, run.id DESC LIMIT 1
+) AS written
+WHERE NOT EXISTS (
+    SELECT FROM (
+        SELECT later.lifecycle_change FROM {s}.lineage_edges AS later
+        WHERE later.dataset_id = asked.name AND later.edge_type = 'output' AND later.used_at > written.used_at
+          AND later.used_at <= asked.at
+        ORDER BY later.used_at DESC LIMIT %s
+    ) AS since WHERE since.lifecycle_change = ANY (%s)
+)
 """
 
 _NAMED: Final = """

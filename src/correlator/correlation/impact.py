@@ -10,11 +10,11 @@ reads every version of its inputs until it ends, and what it wrote before the ba
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
-from uuid import UUID
 
 import msgspec
 
 from correlator.correlation.history import ColumnEdge, History, Output, Run, Use
+from correlator.correlation.ids import Id
 from correlator.correlation.ignored import Ignored
 from correlator.correlation.standing_lineage import StandingLineage
 from correlator.correlation.walk import EXPLICIT, RENAME, Limits
@@ -26,9 +26,9 @@ Columns = frozenset[str] | None
 class Bad(msgspec.Struct, frozen=True):
     """What a run wrote to a dataset, from a moment on, until another if it went on well after that."""
 
-    dataset: UUID
+    dataset: Id
     """By its class."""
-    run: UUID
+    run: Id
     since: datetime
     until: datetime | None = None
     columns: Columns = None
@@ -37,19 +37,19 @@ class Bad(msgspec.Struct, frozen=True):
     """Whoever read it before that took no harm: it was still fresh, and the test passed."""
 
     @property
-    def key(self) -> tuple[UUID, UUID]:
+    def key(self) -> tuple[Id, Id]:
         return self.dataset, self.run
 
 
 class Reader(msgspec.Struct, frozen=True):
     """A run that read something bad and is not known to have written anything."""
 
-    run: UUID
+    run: Id
     at: datetime
 
 
 class Risk(msgspec.Struct, frozen=True):
-    dataset: UUID
+    dataset: Id
     """By its class."""
     distance: int
     declared: bool
@@ -61,7 +61,7 @@ class Impact(msgspec.Struct):
     """The nearest first, then by time."""
     readers: list[Reader] = msgspec.field(default_factory=list)
     at_risk: list[Risk] = msgspec.field(default_factory=list)
-    runs: dict[UUID, Run] = msgspec.field(default_factory=dict)
+    runs: dict[Id, Run] = msgspec.field(default_factory=dict)
     is_cut: bool = False
     """Whether there is more than the limits allowed."""
 
@@ -72,7 +72,7 @@ LIMITS: Final = Limits(depth=20, runs=1_000)
 def impact(
     history: History,
     bad: Sequence[Bad],
-    well: Mapping[UUID, datetime] | None = None,
+    well: Mapping[Id, datetime] | None = None,
     limits: Limits = LIMITS,
 ) -> Impact:
     """Of some bad versions. `well` says of datasets from when on they were well again, whatever went into them."""
@@ -89,9 +89,9 @@ def impact(
     return answer
 
 
-def standing(history: History, bad: Collection[Bad]) -> set[UUID]:
+def standing(history: History, bad: Collection[Bad]) -> set[Id]:
     """The datasets whose last version is a bad one."""
-    by_dataset: dict[UUID, list[Bad]] = {}
+    by_dataset: dict[Id, list[Bad]] = {}
     for one in bad:
         by_dataset.setdefault(one.dataset, []).append(one)
     last = _last_writers(history, by_dataset)
@@ -102,11 +102,11 @@ def standing(history: History, bad: Collection[Bad]) -> set[UUID]:
     }
 
 
-def at_risk(history: History, datasets: Collection[UUID], limits: Limits = LIMITS) -> list[Risk]:
+def at_risk(history: History, datasets: Collection[Id], limits: Limits = LIMITS) -> list[Risk]:
     """What would come of some datasets at the next runs of those who read them."""
     facts = StandingLineage(history.connection, None, Ignored.load(history.connection))
     found: dict[bytes, Risk] = {}
-    frontier = {dataset.bytes for dataset in datasets}
+    frontier: set[bytes] = set(datasets)
     seen = set(frontier)
     for distance in range(1, limits.depth + 1):
         met: dict[bytes, bool] = {}
@@ -116,7 +116,7 @@ def at_risk(history: History, datasets: Collection[UUID], limits: Limits = LIMIT
                     for target in flow.targets - seen:
                         met[target] = flow.declared and met.get(target, True)
         for target, declared in met.items():
-            found[target] = Risk(UUID(bytes=target), distance, declared)
+            found[target] = Risk(Id(target), distance, declared)
         frontier = set(met)
         seen |= frontier
         if len(found) >= limits.runs:
@@ -127,12 +127,12 @@ def at_risk(history: History, datasets: Collection[UUID], limits: Limits = LIMIT
 class _Down:
     """One walk, layer by layer: each is a handful of questions, whatever its width."""
 
-    def __init__(self, history: History, bad: Sequence[Bad], well: Mapping[UUID, datetime], limits: Limits) -> None:
+    def __init__(self, history: History, bad: Sequence[Bad], well: Mapping[Id, datetime], limits: Limits) -> None:
         self._history = history
         self._well = well
         self._limits = limits
-        self.bad: dict[tuple[UUID, UUID], Bad] = {}
-        self.readers: dict[UUID, Reader] = {}
+        self.bad: dict[tuple[Id, Id], Bad] = {}
+        self.readers: dict[Id, Reader] = {}
         self.is_cut = False
         self._frontier: list[Bad] = []
         for one in bad:
@@ -169,7 +169,7 @@ class _Down:
         outputs = self._history.outputs(runs)
         sources = self._history.sources(runs)
         running = _running_writes(self._history, runs)
-        by_run: dict[UUID, list[tuple[Bad, datetime]]] = {}
+        by_run: dict[Id, list[tuple[Bad, datetime]]] = {}
         for (reader, one), at in reads.items():
             by_run.setdefault(reader, []).append((one, at))
         for run_id, of_run in by_run.items():
@@ -185,12 +185,12 @@ class _Down:
             for one in written:
                 self._arrive(one)
 
-    def _reads(self, layer: Sequence[Bad]) -> dict[tuple[UUID, Bad], datetime]:
+    def _reads(self, layer: Sequence[Bad]) -> dict[tuple[Id, Bad], datetime]:
         """Who read which of them, and when."""
         members = self._history.members(one.dataset for one in layer)
         asked = [(n, name, one.since, one.run) for n, one in enumerate(layer) for name in members[one.dataset]]
         columns = [list(column) for column in zip(*asked, strict=True)]
-        found: dict[tuple[UUID, Bad], datetime] = {}
+        found: dict[tuple[Id, Bad], datetime] = {}
         candidates: list[tuple[Bad, Use]] = []
         most = self._limits.runs + 1
         rows = self._history.rows(_READS, *columns, [layer[n].until for n, *_ in asked], most)
@@ -219,7 +219,7 @@ class _Down:
         inputs: Sequence[Use],
         outputs: Sequence[Output],
         sources: Sequence[ColumnEdge],
-        running: Mapping[UUID, list[datetime]],
+        running: Mapping[Id, list[datetime]],
     ) -> list[Bad]:
         """What a run made of what it read."""
         found = []
@@ -244,7 +244,7 @@ class _Down:
         return found
 
 
-def _feeds(run: Run, dataset: UUID, output: Output, inputs: Sequence[Use], sources: Sequence[ColumnEdge]) -> bool:
+def _feeds(run: Run, dataset: Id, output: Output, inputs: Sequence[Use], sources: Sequence[ColumnEdge]) -> bool:
     """Whether what a run read goes into an output: as `walk` has it, the other way round."""
     origins = {edge.origin for edge in sources if edge.source == dataset and edge.target == output.dataset}
     if run.states_lineage or output.told_by == EXPLICIT:
@@ -272,18 +272,18 @@ def _observes(run: Run, outputs: Sequence[Output]) -> bool:
     return run.is_test or (run.has_results and not outputs)
 
 
-def _running_writes(history: History, runs: Iterable[UUID]) -> dict[UUID, dict[UUID, list[datetime]]]:
-    found: dict[UUID, dict[UUID, list[datetime]]] = {}
+def _running_writes(history: History, runs: Iterable[Id]) -> dict[Id, dict[Id, list[datetime]]]:
+    found: dict[Id, dict[Id, list[datetime]]] = {}
     for run, dataset, at in history.rows(_RUNNING, list(runs)) if history.are_there.running_writes else ():
         found.setdefault(run, {}).setdefault(dataset, []).append(at)
     return found
 
 
-def _last_writers(history: History, classes: Collection[UUID]) -> dict[UUID, UUID]:
+def _last_writers(history: History, classes: Collection[Id]) -> dict[Id, Id]:
     """Who wrote each of some datasets last."""
     members = history.members(classes)
     by_name = {name: of_class for of_class, names in members.items() for name in names}
-    last: dict[UUID, tuple[datetime, UUID]] = {}
+    last: dict[Id, tuple[datetime, Id]] = {}
     for name, run, at in history.rows(_LAST_WRITES, list(by_name)):
         of_class = by_name[name]
         last[of_class] = max((at, run), last.get(of_class, (at, run)))

@@ -11,6 +11,7 @@ from msgspec import Meta
 from correlator.correlation.called import JobName
 from correlator.correlation.causes import Explanation
 from correlator.correlation.history import History
+from correlator.correlation.ids import id_of
 from correlator.correlation.incident_impact import impact_of
 from correlator.correlation.incidents import explained, incidents_of
 from correlator.correlation.summaries import named_cause
@@ -39,10 +40,10 @@ class IncidentBrief(msgspec.Struct, frozen=True):
 def incident_briefs(connection: psycopg.Connection[Any], ids: Sequence[UUID]) -> list[IncidentBrief]:
     """In the order in which they were asked for; what there is not is left out."""
     history = History(connection)
-    found = incidents_of(history, ids)
+    found = incidents_of(history, [id_of(id_) for id_ in ids])
     briefs = []
     for id_ in dict.fromkeys(ids):
-        incident = found.get(id_)
+        incident = found.get(id_of(id_))
         if incident is None:
             continue
         explanation = explained(history, incident)

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from correlator.correlation.called import DatasetName, JobName, names_of
 from correlator.correlation.history import History, Run, Version
+from correlator.correlation.ids import Id, uuid_of
 from correlator.correlation.impact import LIMITS as IMPACT
 from correlator.correlation.incident_impact import impact_of
 from correlator.correlation.incidents import Incident, explained
@@ -166,7 +167,7 @@ class _Detail:
         self._names = names_of(history, self._classes)
         self._owners = owners_of_datasets(history, self._classes)
 
-    def _named(self) -> list[UUID]:
+    def _named(self) -> list[Id]:
         """The classes of all datasets that are told of by their names."""
         mine = [] if self._incident.dataset_id is None else [self._incident.dataset_id]
         own = list(self._history.classes(mine).values())
@@ -187,7 +188,7 @@ class _Detail:
         why = named_cause(self._explanation, run)
         children = self._history.rows("SELECT id FROM {s}.incidents WHERE root_id = %s ORDER BY opened_at, id", one.id)
         return IncidentDetail(
-            id=one.id,
+            id=one.uuid,
             kind="run" if one.kind == "run" else "test",
             status=standing_.status,
             severity=one.severity,
@@ -210,8 +211,8 @@ class _Detail:
             upstream=self._upstream(),
             upstream_truncated=self._explanation is not None and self._explanation.bad.is_cut,
             impact=self._impact_told(owners),
-            root_id=one.root_id,
-            children=[child for (child,) in children],
+            root_id=one.root_uuid,
+            children=[uuid_of(child) for (child,) in children],
             timeline=timeline(self._history, one, words[one.id], standing_),
             similar=similar(self._history, one, self._explanation),
         )
@@ -228,7 +229,7 @@ class _Detail:
             return None
         return self._owners.get(self._history.classes([self._incident.dataset_id])[self._incident.dataset_id])
 
-    def _owners_of_jobs(self, run: Run) -> dict[UUID, str]:
+    def _owners_of_jobs(self, run: Run) -> dict[Id, str]:
         """Of all jobs that are told of."""
         candidates = [] if self._explanation is None else self._explanation.candidates
         hurt = self._impact.runs.values()
@@ -241,7 +242,7 @@ class _Detail:
         rows = self._history.rows(_RESULT, self._incident.subject_id, self._incident.job_run_id)
         return CheckTold(*rows[0]) if rows else None
 
-    def _candidates(self, owners: Mapping[UUID, str]) -> list[CandidateTold]:
+    def _candidates(self, owners: Mapping[Id, str]) -> list[CandidateTold]:
         found = [] if self._explanation is None else self._explanation.candidates
         return [candidate_told(rank, one, owners.get(one.job_id)) for rank, one in enumerate(found, start=1)]
 
@@ -256,7 +257,7 @@ class _Detail:
                 found.append(self._step(step.use.dataset, step.distance, reader, step.version))
         return found
 
-    def _step(self, dataset: UUID, distance: int, reader: Run | None, version: Version | None) -> StepTold:
+    def _step(self, dataset: Id, distance: int, reader: Run | None, version: Version | None) -> StepTold:
         named = self._names.get(dataset)
         run = None if version is None or self._explanation is None else self._explanation.runs.get(version.run)
         return StepTold(
@@ -269,7 +270,7 @@ class _Detail:
             None if run is None else run.state,
         )
 
-    def _impact_told(self, owners: Mapping[UUID, str]) -> ImpactTold:
+    def _impact_told(self, owners: Mapping[Id, str]) -> ImpactTold:
         runs = self._impact.runs
         return ImpactTold(
             affected=[

@@ -2,11 +2,11 @@
 
 from datetime import datetime
 from typing import Final
-from uuid import UUID
 
 from correlator.correlation.causes import Explanation
 from correlator.correlation.failing import failed_versions, passed_versions
 from correlator.correlation.history import History
+from correlator.correlation.ids import Id
 from correlator.correlation.impact import LIMITS, Bad, Impact, Risk, at_risk, impact, standing
 from correlator.correlation.incidents import Incident
 from correlator.correlation.questions import question
@@ -21,7 +21,7 @@ def impact_of(
     passed = passed_versions(history, [incident]).get(incident.id)
     columns = _columns(history, incident)
     harmless_until = _harmless_until(history, incident, explanation)
-    bad: dict[tuple[UUID, UUID], Bad] = {}
+    bad: dict[tuple[Id, Id], Bad] = {}
     for one in failed:
         version = one.version
         until = passed.at if passed is not None and passed.run == version.run else None

@@ -14,6 +14,7 @@ from msgspec import Meta
 from correlator.correlation.called import DatasetName, JobName, names_of
 from correlator.correlation.failing import failed_versions
 from correlator.correlation.history import History
+from correlator.correlation.ids import Id, uuid_of
 from correlator.correlation.ignored import Ignored, sql_of_datasets, sql_of_jobs
 from correlator.correlation.incident_detail import Kind, RunTold
 from correlator.correlation.incidents import Incident, explained
@@ -119,7 +120,7 @@ def incident_list(
         WHERE {" AND ".join(conditions) or "true"}
         ORDER BY incident.{column} {way}, incident.id {way} LIMIT %(limit)s
     """  # noqa: S608 (made of constants; what was asked for are parameters)
-    rows = connection.execute(query.encode(), values | {"limit": limit})
+    rows = history.rows_by_name(query, values | {"limit": limit})
     return _items(history, [Incident(*row) for row in rows], causes=causes)
 
 
@@ -149,7 +150,7 @@ def _items(history: History, incidents: Sequence[Incident], *, causes: bool) -> 
         owner = None if of_class is None else owners.get(of_class)
         found.append(
             IncidentItem(
-                id=one.id,
+                id=one.uuid,
                 kind="run" if one.kind == "run" else "test",
                 status=standing[one.id].status,
                 severity=one.severity,
@@ -168,14 +169,14 @@ def _items(history: History, incidents: Sequence[Incident], *, causes: bool) -> 
                 history=ticks[one.subject_id],
                 cause=direct.get(one.id),
                 named_cause=named_cause(explained(history, one), run) if causes else None,
-                root_id=one.root_id,
+                root_id=one.root_uuid,
                 children=children.get(one.id, 0),
             )
         )
     return found
 
 
-def _direct_causes(history: History, incidents: Sequence[Incident]) -> dict[UUID, CauseTold]:
+def _direct_causes(history: History, incidents: Sequence[Incident]) -> dict[Id, CauseTold]:
     """Who wrote what each of them failed on first; of a run that failed, that run."""
     tests = [one for one in incidents if one.kind == "test"]
     versions = {
@@ -469,9 +470,12 @@ def _conditions(history: History, filters: Filters, ignored: Ignored) -> tuple[l
     if filters.kind is not None:
         add(_KIND, kind=filters.kind)
     if filters.dataset is not None:
-        dataset = UUID(bytes=dataset_key(filters.dataset))
+        dataset = Id(dataset_key(filters.dataset))
         of_class = history.classes([dataset])[dataset]
-        add("incident.dataset_id = ANY (%(datasets)s::uuid[])", datasets=history.members([of_class])[of_class])
+        add(
+            "incident.dataset_id = ANY (%(datasets)s::uuid[])",
+            datasets=[uuid_of(name) for name in history.members([of_class])[of_class]],
+        )
     if filters.job is not None:
         add(_OF_JOB, job=filters.job)
     if filters.owner is not None:

@@ -10,6 +10,7 @@ import msgspec
 from correlator.correlation.case import Failure, attempt
 from correlator.correlation.causes import Explanation, explain
 from correlator.correlation.history import History, Use
+from correlator.correlation.ids import Id, id_of, uuid_of
 from correlator.correlation.questions import Question, question
 from correlator.correlation.walk import Limits
 
@@ -18,12 +19,12 @@ _LOOKED_BACK: Final = 20
 
 
 class Incident(msgspec.Struct, frozen=True):
-    id: UUID
+    id: Id
     kind: str
-    subject_id: UUID
-    root_id: UUID | None
-    dataset_id: UUID | None
-    job_run_id: UUID
+    subject_id: Id
+    root_id: Id | None
+    dataset_id: Id | None
+    job_run_id: Id
     """The run of the first failure."""
     opened_at: datetime
     last_failed_at: datetime
@@ -32,32 +33,49 @@ class Incident(msgspec.Struct, frozen=True):
     severity: str
     failures: int
 
+    @property
+    def uuid(self) -> UUID:
+        return uuid_of(self.id)
 
-def incidents_of(history: History, ids: Sequence[UUID]) -> dict[UUID, Incident]:
+    @property
+    def subject_uuid(self) -> UUID:
+        return uuid_of(self.subject_id)
+
+    @property
+    def root_uuid(self) -> UUID | None:
+        return None if self.root_id is None else uuid_of(self.root_id)
+
+
+def incident_with(history: History, failure_id: UUID) -> Incident | None:
+    """By the id of any of its failures."""
+    return next(iter(incidents_of(history, [id_of(failure_id)]).values()), None)
+
+
+def incidents_of(history: History, ids: Sequence[Id]) -> dict[Id, Incident]:
     """By the ids of any of their failures."""
     rows = history.rows(_INCIDENTS, list(ids)) if ids else []
     return {row[0]: Incident(*row[1:]) for row in rows}
 
 
 class _Result(msgspec.Struct, frozen=True):
-    incident_id: UUID
-    run_id: UUID
+    incident_id: Id
+    run_id: Id
     at: datetime
     name: str
     column: str
     of_own_output: bool
-    good_run_id: UUID | None
+    good_run_id: Id | None
     good_own_output: bool | None
 
 
-def failures_of(history: History, incidents: Sequence[Incident]) -> dict[UUID, Failure]:
+def failures_of(history: History, incidents: Sequence[Incident]) -> dict[Id, Failure]:
     """What there is to explain, for the first failure of each; nothing where no dataset is known."""
     found = _of_tests(history, [one for one in incidents if one.kind == "test" and one.dataset_id is not None])
     found.update(_of_runs(history, [one for one in incidents if one.kind == "run"]))
     return found
 
 
-def _of_tests(history: History, incidents: Sequence[Incident]) -> dict[UUID, Failure]:
+def _of_tests(history: History, incidents: Sequence[Incident]) -> dict[Id, Failure]:
     if not incidents:
         return {}
     by_id = {one.id: one for one in incidents}
@@ -80,7 +98,7 @@ def _of_tests(history: History, incidents: Sequence[Incident]) -> dict[UUID, Fai
         if dataset is None or one.run_id not in runs:
             continue
 
-        def use(run: UUID, *, own: bool, dataset: UUID = dataset) -> Use:
+        def use(run: Id, *, own: bool, dataset: Id = dataset) -> Use:
             at = runs[run].started_at
             return Use(run, classes[dataset], at, versions.get((run, dataset)), own, is_test=True)
 
@@ -92,7 +110,7 @@ def _of_tests(history: History, incidents: Sequence[Incident]) -> dict[UUID, Fai
     return found
 
 
-def _versions_read(history: History, reads: Sequence[tuple[UUID, UUID | None]]) -> dict[tuple[UUID, UUID], str]:
+def _versions_read(history: History, reads: Sequence[tuple[Id, Id | None]]) -> dict[tuple[Id, Id], str]:
     rows = history.rows(
         "SELECT edge.job_run_id, edge.dataset_id, edge.dataset_version "
         "FROM unnest(%s::uuid[], %s::uuid[]) AS asked (job_run_id, dataset_id) "
@@ -104,7 +122,7 @@ def _versions_read(history: History, reads: Sequence[tuple[UUID, UUID | None]]) 
     return {(run, dataset): version for run, dataset, version in rows}
 
 
-def _of_runs(history: History, incidents: Sequence[Incident]) -> dict[UUID, Failure]:
+def _of_runs(history: History, incidents: Sequence[Incident]) -> dict[Id, Failure]:
     """A run that failed: what it would have written, against what the job wrote when it last ended well."""
     if not incidents:
         return {}
@@ -164,7 +182,7 @@ ORDER BY incident.opened_at, incident.id LIMIT 1
 """
 
 
-def why_red(history: History, datasets: Collection[UUID], since: datetime, until: datetime) -> Failure | None:
+def why_red(history: History, datasets: Collection[Id], since: datetime, until: datetime) -> Failure | None:
     """The first test that failed on some datasets within some time."""
     names = [name for names in history.members(datasets).values() for name in names]
     rows = history.rows(_RED, names, since, until)

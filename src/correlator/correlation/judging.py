@@ -6,7 +6,6 @@ A change alone is weak, because many harmless ones happen every day; a change wi
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
-from uuid import UUID
 
 import msgspec
 
@@ -14,6 +13,7 @@ from correlator.correlation.candidates import PER_STEP, VISIBLE, Candidate, Evid
 from correlator.correlation.case import Case
 from correlator.correlation.changes import CodeChange, MetricChange, SchemaChange, SettingChange
 from correlator.correlation.findings import Findings, InputChange, RedTest, Topic
+from correlator.correlation.ids import Id
 from correlator.correlation.passed_on import PassedOn
 from correlator.correlation.phrases import count, said, span
 from correlator.correlation.questions import question
@@ -23,6 +23,8 @@ _EXPLAINED: Final = 0.12
 """What is left of an effect that the inputs account for."""
 _CONTRARY: Final = 0.35
 """What is left of an amount that went up where the tested one went down, or down where it went up."""
+_GROWN: Final = 0.6
+"""What is left of an amount where what went in had changed in the same way, by less."""
 EXTREME: Final = 1.2
 """Less than a third, or more than three times."""
 _MOST_TOLD: Final = 3
@@ -65,10 +67,16 @@ class Signs(msgspec.Struct):
         return [strength * case.fit(name) for name, strength in self.weights]
 
 
-def judged(case: Case, findings: Mapping[UUID, Findings], passed_on: PassedOn, least: float) -> Iterator[Candidate]:
+def judged(case: Case, findings: Mapping[Id, Findings], passed_on: PassedOn, least: float) -> Iterator[Candidate]:
     """All runs as candidates. `least` is the effect of what did not come, if anything."""
     tested = _tested_amount(case, findings)
     effects = {run: _effects(case, found, passed_on, tested) for run, found in findings.items() if found.is_new}
+    odd = {run for run, signs in effects.items() if signs.unexplained}
+    for run, signs in effects.items():
+        found = findings[run]
+        if found.red_tests:
+            is_after = bool(passed_on.red_above(run)) or passed_on.is_below(run, odd)
+            signs.add(_red_tests(case, found, is_after=is_after))
     strongest = {run: max(signs.strengths(case), default=0.0) for run, signs in effects.items()}
     shared = Counter(
         (change.facet, change.path, change.after) for found in findings.values() for change in found.settings
@@ -107,17 +115,17 @@ class _Suspicion(msgspec.Struct):
 
 
 def _suspected(
-    findings: Mapping[UUID, Findings],
-    effects: Mapping[UUID, Signs],
-    strongest: Mapping[UUID, float],
+    findings: Mapping[Id, Findings],
+    effects: Mapping[Id, Signs],
+    strongest: Mapping[Id, float],
     passed_on: PassedOn,
     shared: Mapping[Setting, int],
-) -> dict[UUID, _Suspicion]:
+) -> dict[Id, _Suspicion]:
     """Share what is odd about runs that did not change themselves with those above that say nothing of the kind.
 
     Most with those where data comes in from outside: in between nothing changed either.
     """
-    found: dict[UUID, _Suspicion] = {}
+    found: dict[Id, _Suspicion] = {}
     for run, signs in effects.items():
         if strongest[run] <= VISIBLE or _has_changed(findings[run]):
             continue
@@ -223,7 +231,7 @@ def _has_failed_itself(case: Case) -> bool:
     return case.failure.question.kind == "run" and run is not None and run.state != "ABORT"
 
 
-def _reach_of(case: Case, run: UUID) -> frozenset[str] | None:
+def _reach_of(case: Case, run: Id) -> frozenset[str] | None:
     """The columns of what a run wrote that went into the one that is tested; None for not known."""
     reached: frozenset[str] = frozenset()
     for version in case.bad.written[run]:
@@ -250,7 +258,7 @@ def _slow(found: Findings) -> Iterator[Evidence]:
 # Effects
 
 
-def _tested_amount(case: Case, findings: Mapping[UUID, Findings]) -> Oddity | None:
+def _tested_amount(case: Case, findings: Mapping[Id, Findings]) -> Oddity | None:
     """What is odd about how much there is of what was tested, if that is what the test asks."""
     start = case.bad.start
     found = None if start is None or case.failure.question.kind != "volume" else findings.get(start.run)
@@ -262,7 +270,12 @@ def _effects(case: Case, found: Findings, passed_on: PassedOn, tested: Oddity | 
     reach = _reach_of(case, found.run.id)
     signs = Signs()
     for dataset, (word, odd) in found.volumes.items():
-        signs.add(_volume(case, dataset, word, odd, passed_on.volume(found.run.id, odd), tested))
+        explained = passed_on.volume(found.run.id, odd)
+        of_volume = _volume(case, dataset, word, odd, explained, tested)
+        if not explained and passed_on.is_grown_on_the_way(found.run.id, odd):
+            of_volume.weights = [(name, strength * _GROWN) for name, strength in of_volume.weights]
+            of_volume.reasons.append("what it read had changed in the same way, though by less")
+        signs.add(of_volume)
     for dataset in found.schemas:
         signs.add(_schema(case, found, dataset, passed_on, reach))
     for dataset, changes in found.metrics.items():
@@ -271,13 +284,14 @@ def _effects(case: Case, found: Findings, passed_on: PassedOn, tested: Oddity | 
             signs.add(_metric(case, dataset, change, explained, reach))
     if found.unchanged:
         signs.add(_unchanged(found, is_old=passed_on.is_old(found.run.id)))
-    if found.red_tests:
-        signs.add(_red_tests(case, found, is_after=bool(passed_on.red_above(found.run.id))))
     return signs
 
 
 def _red_tests(case: Case, found: Findings, *, is_after: bool) -> Signs:
-    """That it was bad by then. Why, is as open as it is of what failed. The most telling one speaks for all."""
+    """That it was bad by then. Why, is as open as it is of what failed. The most telling one speaks for all.
+
+    `is_after` where something above it was red before, or is odd: that is why.
+    """
     signs, strongest = Signs(), 0.0
     for red in found.red_tests:
         strength = _RED_ALIKE if _asks_alike(case, red) else _RED
@@ -304,7 +318,7 @@ def _after_red(case: Case, found: Findings, reds: Sequence[RedTest]) -> float:
     return _AFTER_RED_ALIKE if any(_asks_alike(case, red) for red in reds) else _AFTER_RED
 
 
-def _volume(case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | None, tested: Oddity | None) -> Signs:
+def _volume(case: Case, dataset: Id, word: str, odd: Oddity, explained: str | None, tested: Oddity | None) -> Signs:
     signs = Signs(evidence=[volume_evidence(case, dataset, word, odd, explained)])
     is_contrary = tested is not None and tested.score * odd.score < 0
     left = _EXPLAINED if explained else _CONTRARY if is_contrary else 0.85
@@ -327,7 +341,7 @@ def _volume(case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | 
 
 
 def volume_evidence(
-    case: Case, dataset: UUID, word: str, odd: Oddity, explained: str | None = None, runs: int = 1
+    case: Case, dataset: Id, word: str, odd: Oddity, explained: str | None = None, runs: int = 1
 ) -> Evidence:
     share = f"{odd.amount / max(odd.usual, 1):.0%} of what is usual"
     by = f" by {runs} runs together" if runs > 1 else ""
@@ -340,7 +354,7 @@ def direction(odd: Oddity) -> str:
     return "less" if odd.score < 0 else "more"
 
 
-def _schema(case: Case, found: Findings, dataset: UUID, passed_on: PassedOn, reach: frozenset[str] | None) -> Signs:
+def _schema(case: Case, found: Findings, dataset: Id, passed_on: PassedOn, reach: frozenset[str] | None) -> Signs:
     change = found.schemas[dataset]
     explained = passed_on.schema(found.run.id, change)
     sentence = f"schema changed: {schema_words(change)}" + (f"; {explained} had changed so before" if explained else "")
@@ -368,14 +382,14 @@ def broken_columns(case: Case, change: SchemaChange, reach: frozenset[str] | Non
     return change.broken.union(new)
 
 
-def _schema_evidence(case: Case, dataset: UUID, change: SchemaChange, sentence: str) -> Evidence:
+def _schema_evidence(case: Case, dataset: Id, change: SchemaChange, sentence: str) -> Evidence:
     before = ", ".join([*change.removed, *(f"{name}: {type_}" for name, type_, _ in change.retyped)])
     after = ", ".join([*change.added, *(f"{name}: {type_}" for name, _, type_ in change.retyped)])
     return Evidence("schema", case.names.get(dataset, ""), before, after, sentence)
 
 
 def _metric(
-    case: Case, dataset: UUID, change: MetricChange, explained: str | None, reach: frozenset[str] | None
+    case: Case, dataset: Id, change: MetricChange, explained: str | None, reach: frozenset[str] | None
 ) -> Signs:
     weight = metric_weight(case, change, reach) * (_EXPLAINED if explained else 1.0)
     evidence = [metric_evidence(case, dataset, change, explained)]
@@ -388,7 +402,7 @@ def metric_weight(case: Case, change: MetricChange, reach: frozenset[str] | None
     return 0.85 if hits else 0.3
 
 
-def metric_evidence(case: Case, dataset: UUID, change: MetricChange, explained: str | None = None) -> Evidence:
+def metric_evidence(case: Case, dataset: Id, change: MetricChange, explained: str | None = None) -> Evidence:
     words = "of it are null" if change.what == "nulls" else "on average"
     before, after = (
         f"{value:.1%}" if change.what == "nulls" else f"{value:,.4g}" for value in (change.before, change.after)

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from correlator.correlation.failing import failed_versions
 from correlator.correlation.history import History
+from correlator.correlation.ids import id_of
 from correlator.correlation.ignored import Ignored, sql_of_datasets
 from correlator.correlation.incidents import incidents_of
 
@@ -43,7 +44,7 @@ def known_causes(connection: psycopg.Connection[Any], since: datetime) -> KnownC
     """Of the incidents of tests that began after a moment. A run that failed is its own cause, and is not counted."""
     values = {"since": since, "limit": MOST + 1} | Ignored.load(connection).parameters
     rows = connection.execute(_OF_TESTS.encode(), values).fetchall()
-    namespaces = dict(rows[:MOST])
+    namespaces = {id_of(incident): namespace for incident, namespace in rows[:MOST]}
     history = History(connection)
     versions = failed_versions(history, list(incidents_of(history, list(namespaces)).values()), most=1)
     counts: defaultdict[str, list[bool]] = defaultdict(list)

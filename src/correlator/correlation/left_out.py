@@ -4,19 +4,20 @@ By the time a test looks all is as it should be, and what was left out is lost, 
 own share. Few say how much that was.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Final
-from uuid import UUID
 
 import msgspec
 
 from correlator.correlation.candidates import PER_STEP, Candidate, Evidence
 from correlator.correlation.case import Case
 from correlator.correlation.findings import Findings
+from correlator.correlation.ids import Id
 from correlator.correlation.past import PastRun
 from correlator.correlation.phrases import said
+from correlator.correlation.usual import odd
 
 _LEFT_OUT: Final = 1.5
 """Times as long as usual from one to the next: what is less has come late and was not left out."""
@@ -47,9 +48,9 @@ class LeftOut(msgspec.Struct, frozen=True):
     """Whether it does not say how much it wrote."""
 
 
-def find_left_out(case: Case, findings: Mapping[UUID, Findings]) -> dict[UUID, LeftOut]:
+def find_left_out(case: Case, findings: Mapping[Id, Findings]) -> dict[Id, LeftOut]:
     """By run of the trace the first since the run of its job that was behind the last good result."""
-    found: dict[UUID, LeftOut] = {}
+    found: dict[Id, LeftOut] = {}
     for run, one in findings.items():
         left = _left_out(case, one) if one.is_new and one.baseline is not None else None
         if left is not None:
@@ -64,7 +65,7 @@ def _left_out(case: Case, one: Findings) -> LeftOut | None:
     usual = past.interval(one.baseline.ended_at)
     if usual is None:
         return None
-    good = [run for run in past.good if one.baseline.ended_at <= run.ended_at <= one.run.last_moment]
+    good = past.good_between(one.baseline.ended_at, one.run.last_moment)
     for before, after in pairwise(reversed(good)):
         time = after.started_at - before.ended_at
         if time < _LEFT_OUT * usual and after.id != one.run.id:
@@ -89,6 +90,42 @@ def _left_out(case: Case, one: Findings) -> LeftOut | None:
             is_silent=not one.said["amount"] or _is_always_as_many(case, one),
         )
     return None
+
+
+def left_out_before(case: Case, one: Findings, runs: Sequence[PastRun]) -> Iterator[tuple[LeftOut, PastRun]]:
+    """The last of what was left out among former runs, the first of which comes first; and the one that followed.
+
+    It may have been made up for by what was well when the test passed, and still be missing, or be there too much, in
+    what is made of more than one run.
+    """
+    past = case.pasts[one.run.job_id]
+    for after, before in pairwise(reversed(runs)):
+        usual = past.interval(before.ended_at)
+        if usual is None or after.started_at - before.ended_at < _LEFT_OUT * usual:
+            continue
+        rhythm = past.rhythm(before.ended_at)
+        if rhythm is None or not rhythm.is_late(before.ended_at, after.started_at):
+            continue
+        failed = next(iter(past.failed_between(before.ended_at, after.ended_at)), None)
+        due = before.ended_at + rhythm.interval
+        most = _MOST_SHARES * (after.started_at - before.ended_at) / rhythm.interval
+        is_made_up = _has_made_up(case, one, after, most)
+        silent = not one.said["amount"] or _is_always_as_many(case, one)
+        yield LeftOut(one, before.ended_at, due, failed, most, is_made_up, silent), after
+        return
+
+
+def _has_made_up(case: Case, one: Findings, run: PastRun, most: float) -> bool:
+    """Whether a former run wrote more than usual, and about as much as it had to."""
+    past = case.pasts[one.run.job_id]
+    for version in case.bad.written[one.run.id]:
+        rows = next((rows for each, rows, _ in past.written.get(version.dataset, ()) if each.id == run.id), None)
+        found = (
+            None if rows is None else odd(run.ended_at, float(rows), past.rows_before(version.dataset, run.ended_at))
+        )
+        if found is not None and found.score > 0 and found.amount <= most * max(found.usual, 1):
+            return True
+    return False
 
 
 def _times_as_much(one: Findings) -> float:

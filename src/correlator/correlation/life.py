@@ -15,7 +15,8 @@ import psycopg
 
 from correlator.correlation import groups
 from correlator.correlation.history import History
-from correlator.correlation.incidents import Incident, incidents_of
+from correlator.correlation.ids import Id, uuid_of
+from correlator.correlation.incidents import Incident, incident_with
 from correlator.store import incidents as streaks
 from correlator.store.alert_watch import see
 from correlator.store.merge import lock_merges
@@ -57,7 +58,7 @@ class Said(msgspec.Struct, frozen=True):
     """What somebody did."""
 
     id: int
-    failure_id: UUID
+    failure_id: Id
     at: datetime
     actor: str
     kind: ActionKind
@@ -92,17 +93,17 @@ def act(
             lock_merges(connection)
         history = History(connection)
         incident = incident_of(history, failure_id)
-        connection.execute(_LOCK, [str(incident.subject_id)])
+        connection.execute(_LOCK, [str(incident.subject_uuid)])
         standing = standings(history, [incident], now)[incident.id]
         _refuse(action, incident, standing)
-        said_on = failure_id if failure_id != incident.id else _last_failure(history, incident)
+        said_on = failure_id if failure_id != incident.uuid else _last_failure(history, incident)
         cancels = _cut(history, incident) if action.kind == "reopen" else None
         # Clocks differ: what has failed by now is resolved with it.
         at = max(now, incident.last_failed_at) if action.kind == "resolve" else now
         note = action.note.strip() if action.note else None
         values = (
             said_on,
-            incident.subject_id,
+            incident.subject_uuid,
             at,
             actor,
             action.kind,
@@ -113,7 +114,7 @@ def act(
         )
         connection.execute(_SAY, [*values, cancels])
         if action.kind in ("resolve", "reopen"):
-            groups.attach(connection, streaks.derive(connection, [incident.subject_id]))
+            groups.attach(connection, streaks.derive(connection, [incident.subject_uuid]))
         after = incident_of(History(connection), said_on)
         if action.kind == "reopen" and after.resolved_at is not None:
             raise SenselessActionError(
@@ -121,33 +122,33 @@ def act(
                 "again, that is a new incident."
             )
         if action.kind == "reopen":
-            see(connection, [after.id])
+            see(connection, [after.uuid])
         return after
 
 
 def incident_of(history: History, failure_id: UUID) -> Incident:
-    found = incidents_of(history, [failure_id]).get(failure_id)
+    found = incident_with(history, failure_id)
     if found is None:
         raise UnknownIncidentError(f"There is no incident {failure_id}, and no failure of this id.")
     return found
 
 
-def standings(history: History, incidents: Sequence[Incident], now: datetime | None = None) -> dict[UUID, Standing]:
+def standings(history: History, incidents: Sequence[Incident], now: datetime | None = None) -> dict[Id, Standing]:
     words = said_of(history, [one.id for one in incidents])
     return standings_by(history, incidents, words, now or datetime.now(UTC))
 
 
 def standings_by(
-    history: History, incidents: Sequence[Incident], words: Mapping[UUID, Sequence[Said]], now: datetime
-) -> dict[UUID, Standing]:
+    history: History, incidents: Sequence[Incident], words: Mapping[Id, Sequence[Said]], now: datetime
+) -> dict[Id, Standing]:
     """By what people have said of each."""
     mutes = _mutes(history, {one.subject_id for one in incidents}, now)
     return {one.id: _standing(one, words[one.id], mutes.get(one.subject_id)) for one in incidents}
 
 
-def said_of(history: History, incidents: Iterable[UUID]) -> dict[UUID, list[Said]]:
+def said_of(history: History, incidents: Iterable[Id]) -> dict[Id, list[Said]]:
     """What was said about each, in order."""
-    found: dict[UUID, list[Said]] = {incident: [] for incident in incidents}
+    found: dict[Id, list[Said]] = {incident: [] for incident in incidents}
     for incident, *rest in history.rows(_SAID, list(found)) if found else ():
         found[incident].append(Said(*rest))
     return found
@@ -174,7 +175,7 @@ def _standing(incident: Incident, words: Sequence[Said], muted: Said | None) -> 
     return Standing(status, assignee, acknowledged, muted)
 
 
-def _mutes(history: History, subjects: Iterable[UUID], now: datetime) -> dict[UUID, Said]:
+def _mutes(history: History, subjects: Iterable[Id], now: datetime) -> dict[Id, Said]:
     """The last word on each that has been muted: a mute that still holds."""
     found = {}
     for subject, *rest in history.rows(_MUTES, list(subjects)):
@@ -239,8 +240,7 @@ def _refuse(action: Action, incident: Incident, standing: Standing) -> None:
 def _last_failure(history: History, incident: Incident) -> UUID:
     """Who speaks of an incident has seen it as it is now."""
     rows = history.rows(_LAST_FAILURE, incident.id)
-    last: UUID = rows[0][0]
-    return last
+    return uuid_of(rows[0][0])
 
 
 def _cut(history: History, incident: Incident) -> int:

@@ -7,21 +7,21 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
-from uuid import UUID
 
 from correlator.correlation.case import Case
 from correlator.correlation.changes import MetricChange, metric_changes, rows_of
 from correlator.correlation.findings import Findings, Pair
 from correlator.correlation.history import Version
+from correlator.correlation.ids import Id
 from correlator.correlation.past import PastRun, facets_at
-from correlator.correlation.usual import Sample, is_weekend, oddity
+from correlator.correlation.usual import Samples, is_weekend, oddity
 
 METRICS: Final = "dataQualityMetrics"
 _SWINGS: Final = 4
 """Former runs that tell what swings from run to run,"""
 _WEEKS: Final = 20
 """and those that tell how many rows are usual."""
-_Look: TypeAlias = tuple[UUID, UUID, datetime, datetime]
+_Look: TypeAlias = tuple[Id, Id, datetime, datetime]
 """A dataset, the run that wrote it, when, and until when that was what there is."""
 
 
@@ -32,7 +32,7 @@ def find_metrics(case: Case, pairs: Sequence[Pair]) -> None:
         for version in case.bad.written[pair.found.run.id]
     }
     now = _said(case, list(looks.values()))
-    former: dict[tuple[UUID, UUID], list[tuple[PastRun, _Look]]] = {}
+    former: dict[tuple[Id, Id], list[tuple[PastRun, _Look]]] = {}
     for pair in pairs:
         for version in case.bad.written[pair.found.run.id]:
             key = pair.found.run.id, version.dataset
@@ -53,11 +53,10 @@ def find_metrics(case: Case, pairs: Sequence[Pair]) -> None:
 
 def _older(case: Case, pair: Pair) -> list[PastRun]:
     """So many that each weekday is among them: a Sunday is no quiet Friday."""
-    good = case.pasts[pair.found.run.job_id].good
-    return [past for past in good if past.ended_at < pair.before.ended_at][:_WEEKS]
+    return case.pasts[pair.found.run.job_id].good_before(pair.before.ended_at)[:_WEEKS]
 
 
-def _look(case: Case, job: UUID, version: Version, run: UUID, at: datetime) -> _Look:
+def _look(case: Case, job: Id, version: Version, run: Id, at: datetime) -> _Look:
     ends = case.pasts[job].ended_well()
     following = bisect_right(ends, at)
     until = ends[following] if following < len(ends) else case.failure.at + timedelta(days=1)
@@ -89,7 +88,8 @@ def _compare(one: Findings, version: Version, now: Any, told: Sequence[tuple[dat
         return
     one.said["amount"].add(version.dataset)
     counts = [(at, rows_of(metrics)) for at, metrics in told]
-    odd = oddity(version.at, float(rows), [Sample.of(at, float(amount)) for at, amount in counts if amount is not None])
+    before = Samples.of([(at, float(amount)) for at, amount in counts if amount is not None])
+    odd = oddity(version.at, float(rows), before)
     if odd is not None and odd.strength:
         one.volumes[version.dataset] = ("rows", odd)
 

@@ -5,13 +5,13 @@ from datetime import timedelta
 from itertools import accumulate, takewhile
 from statistics import median
 from typing import Final, TypeAlias
-from uuid import UUID
 
 from correlator.correlation.case import Case
 from correlator.correlation.findings import Findings, OddRuns, Pair
 from correlator.correlation.history import Run, Version
+from correlator.correlation.ids import Id
 from correlator.correlation.past import JobPast, PastRun
-from correlator.correlation.usual import Sample, is_weekend, odd
+from correlator.correlation.usual import Samples, is_weekend, odd
 
 _FEW_ROWS: Final = 20
 """Of so few the bytes say no more than the rows do: both differ by chance."""
@@ -68,14 +68,14 @@ def odd_between(past: JobPast, version: Version, baseline: PastRun, last: Run) -
     return _odd_ones(past, version.dataset, baseline, _between(past, version.dataset, baseline, last))
 
 
-def _odd_ones(past: JobPast, dataset: UUID, baseline: PastRun, written: Sequence[_Written]) -> Iterator[OddRuns]:
+def _odd_ones(past: JobPast, dataset: Id, baseline: PastRun, written: Sequence[_Written]) -> Iterator[OddRuns]:
     for run, rows in written:
         found = odd(run.ended_at, float(rows), past.rows_before(dataset, run.ended_at, baseline.ended_at))
         if found is not None:
             yield OddRuns(run, found)
 
 
-def _odd_together(past: JobPast, dataset: UUID, baseline: PastRun, written: Sequence[_Written]) -> OddRuns | None:
+def _odd_together(past: JobPast, dataset: Id, baseline: PastRun, written: Sequence[_Written]) -> OddRuns | None:
     """The first of some runs that together wrote far more or less than on other days, though none of them is odd.
 
     Few rows an hour differ by chance; half of them for half a day do not.
@@ -84,8 +84,8 @@ def _odd_together(past: JobPast, dataset: UUID, baseline: PastRun, written: Sequ
         return None
     usual = past.rows_before(dataset, written[0][0].ended_at, baseline.ended_at)
     by_hour: dict[int, list[int]] = {}
-    for sample in usual:
-        by_hour.setdefault(sample.at.hour, []).append(sample.amount)
+    for hour, amount in zip(usual.hours, usual.amounts(), strict=True):
+        by_hour.setdefault(hour, []).append(amount)
     if any(run.ended_at.hour not in by_hour for run, _ in written):
         return None
     expected = [median(by_hour[run.ended_at.hour]) for run, _ in written]
@@ -97,7 +97,7 @@ def _odd_together(past: JobPast, dataset: UUID, baseline: PastRun, written: Sequ
         stretch = written[first:end]
         at, days = stretch[-1][0].ended_at, _other_days(stretch, usual)
         # A weekend is not judged by the days before it.
-        if sum(is_weekend(day.at) == is_weekend(at) for day in days) < _OF_A_KIND:
+        if sum(is_weekend(day) == is_weekend(at) for day in days.ats) < _OF_A_KIND:
             continue
         found = odd(at, float(sum(rows for _, rows in stretch)), days)
         if found is not None:
@@ -105,7 +105,7 @@ def _odd_together(past: JobPast, dataset: UUID, baseline: PastRun, written: Sequ
     return None
 
 
-def _between(past: JobPast, dataset: UUID, baseline: PastRun, last: Run) -> list[_Written]:
+def _between(past: JobPast, dataset: Id, baseline: PastRun, last: Run) -> list[_Written]:
     """What runs that ended well wrote after one of them and up to another, in order of time."""
     first, end = baseline.ended_at, last.last_moment
     latest = takewhile(lambda amount: amount[0].ended_at > first, past.written.get(dataset, ()))
@@ -127,14 +127,15 @@ def _most(values: Sequence[float]) -> tuple[int, int]:
     return found
 
 
-def _other_days(stretch: Sequence[_Written], usual: Sequence[Sample]) -> list[Sample]:
+def _other_days(stretch: Sequence[_Written], usual: Samples) -> Samples:
     """What was written at the same time of the days before, where as many runs did; the latest first."""
     since, until = stretch[0][0].started_at, stretch[-1][0].ended_at
     slack = (until - since) / len(stretch) / 2
+    written = list(zip(usual.ats, usual.amounts(), strict=True))
     found = []
     for days in range(1, _DAYS + 1):
         first, last = since - days * _DAY, until - days * _DAY + slack
-        amounts = [sample.amount for sample in usual if first <= sample.at <= last]
+        amounts = [amount for at, amount in written if first <= at <= last]
         if len(amounts) == len(stretch):
-            found.append(Sample.of(last, sum(amounts)))
-    return found
+            found.append((last, float(sum(amounts))))
+    return Samples.of(found)

@@ -47,9 +47,12 @@ def _first(case: Case, found: Findings, baseline: PastRun, between: Sequence[Pas
     if first is None and any(broken):
         # Not where its code changed: of what has an effect that is where it began.
         return _first_with_schema(case, found, between)
-    if first is None and any(not change.whose for change in found.code):
+    own = [change for change in found.code if not change.whose]
+    has_setting = any(not change.whose for change in found.settings)
+    # A new version of a repository says little where the code is the same, or where there is one all the time.
+    if first is None and own and (not has_setting or any(change.is_notable for change in own)):
         first = _first_with_code(case, found, between)
-    if first is None and any(not change.whose for change in found.settings):
+    if first is None and has_setting:
         first = _first_with_setting(case, found, between)
     return first
 

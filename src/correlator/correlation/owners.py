@@ -2,24 +2,24 @@
 
 from collections.abc import Iterable
 from typing import Final
-from uuid import UUID
 
 from correlator.correlation.history import History
+from correlator.correlation.ids import Id
 
 
-def owners_of_datasets(history: History, classes: Iterable[UUID]) -> dict[UUID, str]:
+def owners_of_datasets(history: History, classes: Iterable[Id]) -> dict[Id, str]:
     """By the class of each: who the dataset says owns it, else who owns the job that writes it."""
     members = history.members(classes)
     by_name = {name: of_class for of_class, names in members.items() for name in names}
     rows = history.rows(_OF_DATASETS, list(by_name), list(by_name))
-    found: dict[UUID, str] = {}
+    found: dict[Id, str] = {}
     # What a dataset says itself goes before what its job says, of whatever name of it.
-    for _, name, owner in sorted(rows, key=lambda row: (row[0], str(row[1]), row[2])):
+    for _, name, owner in sorted(rows, key=lambda row: (row[0], row[1], row[2])):
         found.setdefault(by_name[name], owner)
     return found
 
 
-def owners_of_jobs(history: History, jobs: Iterable[UUID]) -> dict[UUID, str]:
+def owners_of_jobs(history: History, jobs: Iterable[Id]) -> dict[Id, str]:
     wanted = list(dict.fromkeys(jobs))
     return dict(history.rows(_OF_JOBS, wanted)) if wanted else {}
 

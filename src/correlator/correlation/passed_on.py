@@ -1,9 +1,8 @@
 """What was passed on, not caused: which input of a run accounts for what is odd about it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
-from uuid import UUID
 
 import msgspec
 
@@ -11,12 +10,15 @@ from correlator.correlation.case import Case
 from correlator.correlation.changes import MetricChange, SchemaChange
 from correlator.correlation.findings import Findings, RedTest, Topic
 from correlator.correlation.history import Version
+from correlator.correlation.ids import Id
 from correlator.correlation.usual import Oddity
 
 _MUCH: Final = 0.75
 """An amount that is as odd as that makes averages and shares of nulls others too."""
 _SHARE: Final = 0.4
 """What goes in explains what comes out when it changed by at least so much of it, on the scale of logarithms."""
+_PART: Final = 0.15
+"""and by less it does where rows are multiplied on their way, as joins do."""
 _LEFT_UNDONE: Final = "what runs before it had left undone"
 
 
@@ -31,15 +33,15 @@ def _share_a_column(above: Iterable[str], below: Iterable[str]) -> bool:
 
 class PassedOn(msgspec.Struct, frozen=True):
     case: Case
-    findings: Mapping[UUID, Findings]
-    stale: frozenset[tuple[UUID, UUID, datetime]]
+    findings: Mapping[Id, Findings]
+    stale: frozenset[tuple[Id, Id, datetime]]
     """Versions that were read although something newer was due."""
-    gaps: Mapping[UUID, Sequence[datetime]]
+    gaps: Mapping[Id, Sequence[datetime]]
     """By job when a run failed that was not made up for."""
-    made_up: Mapping[UUID, float]
+    made_up: Mapping[Id, float]
     """Runs that had to do more than their own share, with how many times as much as usual that may be."""
 
-    def volume(self, run: UUID, odd: Oddity, seen: frozenset[UUID] = frozenset()) -> str | None:
+    def volume(self, run: Id, odd: Oddity, seen: frozenset[Id] = frozenset(), share: float = _SHARE) -> str | None:
         """The input that had changed in the same way: directly, or through runs that do not count."""
         if odd.score > 0 and run in self.made_up:
             return _LEFT_UNDONE
@@ -55,19 +57,23 @@ class PassedOn(msgspec.Struct, frozen=True):
                 return f"{name}, which had not changed,"
             theirs = above.volumes.get(version.dataset) or above.between.get(version.dataset)
             if theirs is not None and theirs[1].log_ratio * odd.log_ratio > 0:
-                if abs(theirs[1].log_ratio) > _SHARE * abs(odd.log_ratio):
+                if abs(theirs[1].log_ratio) > share * abs(odd.log_ratio):
                     return name
             elif version.dataset in above.said["amount"] and not self._is_always_as_many(version, above):
                 continue
-            further = self.volume(above.run.id, odd, seen | {run})
+            further = self.volume(above.run.id, odd, seen | {run}, share)
             if further is not None:
                 return further
         return None
 
+    def is_grown_on_the_way(self, run: Id, odd: Oddity) -> bool:
+        """Whether an input had changed in the same way, though by less: rows that are joined are multiplied."""
+        return not self.findings[run].has_changed and self.volume(run, odd, share=_PART) is not None
+
     def _is_always_as_many(self, version: Version, above: Findings) -> bool:
         return self.case.pasts[above.run.job_id].is_always_as_many(version, above.run.last_moment)
 
-    def is_followed(self, run: UUID) -> bool:
+    def is_followed(self, run: Id) -> bool:
         """Whether what was made of it has more or less than usual in the same direction, where that is told."""
         own = [odd for _, odd in self.findings[run].volumes.values()]
         seen, left = {run}, [run]
@@ -83,7 +89,7 @@ class PassedOn(msgspec.Struct, frozen=True):
                     left.append(reader)
         return False
 
-    def red_above(self, run: UUID) -> list[RedTest]:
+    def red_above(self, run: Id) -> list[RedTest]:
         """The tests that had failed on what went into it, directly or not; of each way the nearest."""
         found: list[RedTest] = []
         seen, left = {run}, [run]
@@ -96,7 +102,18 @@ class PassedOn(msgspec.Struct, frozen=True):
                     left.append(above.run.id)
         return found
 
-    def schema(self, run: UUID, change: SchemaChange) -> str | None:
+    def is_below(self, run: Id, others: Collection[Id]) -> bool:
+        """Whether anything that went into it, directly or not, is of some runs."""
+        seen, left = {run}, [run]
+        while left:
+            above = {findings.run.id for _, findings in self._inputs(left.pop())} - seen
+            if not above.isdisjoint(others):
+                return True
+            seen |= above
+            left += above
+        return False
+
+    def schema(self, run: Id, change: SchemaChange) -> str | None:
         """The input of which the same columns had vanished, or others had come in their stead."""
         for version, above in self._inputs(run):
             theirs = above.schemas.get(version.dataset)
@@ -108,7 +125,7 @@ class PassedOn(msgspec.Struct, frozen=True):
                 return self.case.name(version.dataset)
         return None
 
-    def metric(self, run: UUID, change: MetricChange, seen: frozenset[UUID] = frozenset()) -> str | None:
+    def metric(self, run: Id, change: MetricChange, seen: frozenset[Id] = frozenset()) -> str | None:
         """The input that held other values, or nulls, before; or one that is not whole, or far too large.
 
         Nulls become other averages on their way, and other values nulls where something is joined by them.
@@ -140,7 +157,7 @@ class PassedOn(msgspec.Struct, frozen=True):
             or (volume is not None and volume[1].strength >= _MUCH)
         )
 
-    def is_old(self, run: UUID, seen: frozenset[UUID] = frozenset()) -> bool:
+    def is_old(self, run: Id, seen: frozenset[Id] = frozenset()) -> bool:
         """Whether something that it read had not changed either; directly, or through runs that do not count."""
         if any(
             step.version is not None
@@ -154,9 +171,9 @@ class PassedOn(msgspec.Struct, frozen=True):
             if above.run.id not in seen
         )
 
-    def silent_above(self, run: UUID, topic: Topic) -> list[Findings]:
+    def silent_above(self, run: Id, topic: Topic) -> list[Findings]:
         """Runs that something may have come from unseen: they, and all below them, say nothing of the kind."""
-        found: dict[UUID, Findings] = {}
+        found: dict[Id, Findings] = {}
         layer = [run]
         while layer:
             above = {
@@ -169,11 +186,11 @@ class PassedOn(msgspec.Struct, frozen=True):
             layer = list(above)
         return list(found.values())
 
-    def is_entry(self, run: UUID) -> bool:
+    def is_entry(self, run: Id) -> bool:
         """Whether what it reads comes from outside of all that is known."""
         return all(step.version is None for step in self.case.bad.reads_of(run))
 
-    def _is_gapped(self, reader: UUID, job: UUID) -> bool:
+    def _is_gapped(self, reader: Id, job: Id) -> bool:
         """Whether a run of a job has failed since the reader's last one: its share is missing for the first time."""
         if job not in self.gaps:
             return False
@@ -181,7 +198,7 @@ class PassedOn(msgspec.Struct, frozen=True):
         ends = [past.ended_at for past in self.case.pasts[run.job_id].good if past.ended_at <= run.started_at]
         return any(moment > max(ends, default=moment) for moment in self.gaps[job])
 
-    def _inputs(self, run: UUID) -> Iterator[tuple[Version, Findings]]:
+    def _inputs(self, run: Id) -> Iterator[tuple[Version, Findings]]:
         for step in self.case.bad.reads_of(run):
             above = self.findings.get(step.version.run) if step.version is not None else None
             if step.version is not None and above is not None:

@@ -3,16 +3,13 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
-from math import log
-from operator import attrgetter
 from typing import Any, Final, TypeAlias
-from uuid import UUID
 
 import msgspec
 
 from correlator.correlation.history import History, Version
-from correlator.correlation.usual import MANY, Cadence, Sample, cadence
+from correlator.correlation.ids import NOBODY, Id
+from correlator.correlation.usual import MANY, Cadence, Samples, Steps
 
 RUNS: Final = 60
 """So many of a job's last runs say what is usual,"""
@@ -27,11 +24,11 @@ _NO_TIME: Final = timedelta(0)
 
 
 class PastRun(msgspec.Struct, frozen=True, gc=False):
-    id: UUID
+    id: Id
     state: str
     started_at: datetime
     ended_at: datetime
-    parent: UUID | None
+    parent: Id | None
     nominal_time: datetime | None
 
 
@@ -42,13 +39,16 @@ _Amount: TypeAlias = tuple[PastRun, int | None, int | None]
 class JobPast(msgspec.Struct):
     runs: list[PastRun] = msgspec.field(default_factory=list)
     """The latest first."""
-    written: dict[UUID, list[_Amount]] = msgspec.field(default_factory=dict)
+    ids: list[Id] = msgspec.field(default_factory=list)
+    """Of these runs."""
+    written: dict[Id, list[_Amount]] = msgspec.field(default_factory=dict)
     """What they wrote, by the class of the dataset; the latest first."""
-    _samples: dict[tuple[str, UUID], list[Sample]] = msgspec.field(default_factory=dict)
-    """Once asked for: in order of time."""
+    _samples: dict[tuple[str, Id], Samples] = msgspec.field(default_factory=dict)
+    """All of them, once asked for."""
     _rhythms: dict[datetime, Cadence | None] = msgspec.field(default_factory=dict)
     _intervals: dict[int, timedelta | None] = msgspec.field(default_factory=dict)
-    """By how many good ends they are of."""
+    """By how many steps they are of."""
+    _all_steps: Steps | None = None
     _good: list[PastRun] | None = None
     _failed: list[PastRun] | None = None
     _ended_well: list[datetime] | None = None
@@ -56,11 +56,14 @@ class JobPast(msgspec.Struct):
     @property
     def good(self) -> list[PastRun]:
         if self._good is None:
-            self._good = [run for run in self.runs if run.state == "COMPLETE"]
+            good = [run for run in self.runs if run.state == "COMPLETE"]
+            self._good = self.runs if len(good) == len(self.runs) else good
         return self._good
 
     @property
     def failed(self) -> list[PastRun]:
+        if self.good is self.runs:
+            return []
         if self._failed is None:
             self._failed = [run for run in self.runs if run.state in ("FAIL", "ABORT")]
         return self._failed
@@ -68,8 +71,17 @@ class JobPast(msgspec.Struct):
     def ended_well(self, until: datetime | None = None) -> list[datetime]:
         """In order of time."""
         if self._ended_well is None:
-            self._ended_well = sorted([run.ended_at for run in self.good])
+            self._ended_well = [run.ended_at for run in reversed(self.good)]
         return self._ended_well if until is None else self._ended_well[: bisect_right(self._ended_well, until)]
+
+    def good_before(self, moment: datetime) -> list[PastRun]:
+        """Those that had ended by then, the latest first."""
+        return self.good[len(self.good) - bisect_left(self.ended_well(), moment) :]
+
+    def good_between(self, first: datetime, last: datetime) -> list[PastRun]:
+        """Those that ended between two moments, or at one of them; the latest first."""
+        ends, number = self.ended_well(), len(self.good)
+        return self.good[number - bisect_right(ends, last) : number - bisect_left(ends, first)]
 
     def failed_since(self, moment: datetime | None, until: datetime) -> PastRun | None:
         """The last run that failed after a moment, unless one that ended well followed it."""
@@ -127,74 +139,90 @@ class JobPast(msgspec.Struct):
     def rhythm(self, last: datetime) -> Cadence | None:
         """How often it ended well up to a moment, as it goes after that."""
         if last not in self._rhythms:
-            self._rhythms[last] = cadence(self.ended_well(last), last)
+            number = bisect_right(self.ended_well(), last) - 1
+            self._rhythms[last] = self._steps().cadence(last, number)
         return self._rhythms[last]
+
+    def _steps(self) -> Steps:
+        if self._all_steps is None:
+            self._all_steps = Steps.of(self.ended_well())
+        return self._all_steps
 
     def interval(self, until: datetime) -> timedelta | None:
         """How long it usually takes from one good end to the next."""
-        ends = self.ended_well(until)
-        if len(ends) not in self._intervals:
-            gaps = sorted([other - one for one, other in pairwise(ends)])
-            self._intervals[len(ends)] = gaps[len(gaps) // 2] if gaps else None
-        return self._intervals[len(ends)]
+        number = max(0, bisect_right(self.ended_well(), until) - 1)
+        if number not in self._intervals:
+            gaps = sorted(self._steps().gaps[:number])
+            self._intervals[number] = gaps[number // 2] if gaps else None
+        return self._intervals[number]
 
-    def rows_before(self, dataset: UUID, moment: datetime, well: datetime | None = None) -> list[Sample]:
+    def rows_before(self, dataset: Id, moment: datetime, well: datetime | None = None) -> Samples:
         """Of its good runs, the latest first; up to `well` if these are enough: what came then may be the trouble."""
         return self._before("rows", dataset, moment, well)
 
     def is_always_as_many(self, version: Version, moment: datetime) -> bool:
         """Whether there is a row for each of twelve regions, whatever went in: that does not tell what it was."""
-        before = self.rows_before(version.dataset, moment)[:MANY]
-        return len(before) == MANY and all(sample.amount == version.row_count for sample in before)
+        before = self.rows_before(version.dataset, moment).amounts(MANY)
+        return before == [version.row_count] * MANY
 
-    def bytes_before(self, dataset: UUID, moment: datetime, well: datetime | None = None) -> list[Sample]:
+    def bytes_before(self, dataset: Id, moment: datetime, well: datetime | None = None) -> Samples:
         return self._before("bytes", dataset, moment, well)
 
-    def durations_before(self, moment: datetime) -> list[Sample]:
+    def durations_before(self, moment: datetime) -> Samples:
         return self._before("seconds", _ALL, moment, None)
 
-    def _before(self, what: str, dataset: UUID, moment: datetime, well: datetime | None) -> list[Sample]:
+    def _before(self, what: str, dataset: Id, moment: datetime, well: datetime | None) -> Samples:
         known = self._samples.get((what, dataset))
         if known is None:
             known = self._samples[what, dataset] = self._all(what, dataset)
-            known.sort(key=_at)
-        number = bisect_left(known, moment, key=_at)
-        up_to_well = number if well is None else min(number, bisect_right(known, well, key=_at))
-        return known[: up_to_well if up_to_well >= MANY else number][::-1]
+        later = _not_before(known.ats, moment)
+        if well is not None:
+            since_well = max(later, _after(known.ats, well))
+            later = since_well if len(known) - since_well >= MANY else later
+        return known.since(later)
 
-    def _all(self, what: str, dataset: UUID) -> list[Sample]:
+    def _all(self, what: str, dataset: Id) -> Samples:
         # Thousands of them, so each is made as directly as can be.
         if what == "seconds":
             # Who says that it began after it had ended does not say how long it took.
             lengths = [(run.ended_at, (run.ended_at - run.started_at).total_seconds()) for run in self.good[:RUNS]]
-            return [Sample(at, log(seconds + 1)) for at, seconds in lengths if seconds >= 0]
-        written = [(run, rows if what == "rows" else size) for run, rows, size in self.written.get(dataset, ())]
-        return [
-            Sample(run.ended_at, log(amount + 1))
-            for run, amount in written
-            if amount is not None and run.state == "COMPLETE"
-        ]
+            return Samples.of([(at, seconds) for at, seconds in lengths if seconds >= 0])
+        written = self.written.get(dataset, ())
+        if what == "rows":
+            told = [(run.ended_at, rows) for run, rows, _ in written if rows is not None and run.state == "COMPLETE"]
+        else:
+            told = [(run.ended_at, size) for run, _, size in written if size is not None and run.state == "COMPLETE"]
+        return Samples.of(told)
 
 
-_ALL: Final = UUID(int=0)
-_at: Final = attrgetter("at")
+_ALL: Final = NOBODY
+
+
+def _not_before(ats: Sequence[datetime], moment: datetime) -> int:
+    """How many of the first ones are not before a moment; the latest come first, and few are asked for."""
+    return next((number for number, at in enumerate(ats) if at < moment), len(ats))
+
+
+def _after(ats: Sequence[datetime], moment: datetime) -> int:
+    return next((number for number, at in enumerate(ats) if at <= moment), len(ats))
 
 
 def pasts(
-    history: History, jobs: Iterable[UUID], until: datetime, written: Iterable[tuple[UUID, UUID]], number: int = RUNS
-) -> dict[UUID, JobPast]:
+    history: History, jobs: Iterable[Id], until: datetime, written: Iterable[tuple[Id, Id]], number: int = RUNS
+) -> dict[Id, JobPast]:
     """Of each job what it did up to a moment. `written` are jobs and datasets, by their class, whose amounts count."""
     wanted = list(dict.fromkeys(jobs))
     found = {job: JobPast() for job in wanted}
     lately = until - _LATELY if until - _FIRST > _LATELY else until
     for place, *columns in history.rows(_PAST, lately, MOST_RUNS, until, number, wanted):
-        found[wanted[place - 1]].runs = list(map(PastRun, *columns))
+        past = found[wanted[place - 1]]
+        past.ids, past.runs = columns[0], list(map(PastRun, *columns))
     _find_amounts(history, found, list(dict.fromkeys(written)), until)
     return found
 
 
 def _find_amounts(
-    history: History, found: Mapping[UUID, JobPast], written: Sequence[tuple[UUID, UUID]], until: datetime
+    history: History, found: Mapping[Id, JobPast], written: Sequence[tuple[Id, Id]], until: datetime
 ) -> None:
     """How much the runs wrote to each dataset, by each of its names."""
     written = [(job, dataset) for job, dataset in written if found[job].runs]
@@ -203,22 +231,16 @@ def _find_amounts(
     if not asked:
         return
     jobs, _, names = zip(*asked, strict=True)
-    past = [found[job].runs for job in jobs]
-    since, number = [runs[-1].ended_at for runs in past], [len(runs) for runs in past]
-    rows = history.rows(_AMOUNTS, list(jobs), list(names), since, number, until, _MOST_WRITES, until)
-    for place, writes, numbers, row_counts, byte_sizes in rows:
+    since = [found[job].runs[-1].ended_at for job in jobs]
+    for place, writers, row_counts, byte_sizes in history.rows(_AMOUNTS, list(names), since, until, _MOST_WRITES):
         job, dataset, name = asked[place - 1]
-        runs = found[job].runs
-        if writes == _MOST_WRITES:
-            # Others write there all the time: of these the runs themselves are asked.
-            of_runs = {run: (rows, size) for run, rows, size in history.rows(_OF_RUNS, [run.id for run in runs], name)}
-            amounts = [(run, *of_runs[run.id]) for run in runs if run.id in of_runs]
+        past = found[job]
+        if writers == past.ids:
+            # As it is where nobody else writes there.
+            amounts = list(zip(past.runs, row_counts, byte_sizes, strict=True))
         else:
-            amounts = [
-                (runs[n - 1], rows, size)
-                for n, rows, size in zip(numbers or (), row_counts or (), byte_sizes or (), strict=True)
-            ]
-        found[job].written.setdefault(dataset, []).extend(amounts)
+            amounts = _of_own_runs(history, past, name, writers, row_counts, byte_sizes)
+        past.written.setdefault(dataset, []).extend(amounts)
     for job, dataset in written:
         if len(members[dataset]) > 1:
             found[job].written.get(dataset, []).sort(
@@ -226,13 +248,24 @@ def _find_amounts(
             )
 
 
-def run_facets(history: History, runs: Iterable[UUID]) -> dict[UUID, dict[str, Any]]:
+def _of_own_runs(
+    history: History, past: JobPast, name: Id, writers: list[Id], rows: list[int | None], sizes: list[int | None]
+) -> list[_Amount]:
+    if len(writers) < _MOST_WRITES:
+        of_runs = dict(zip(writers, zip(rows, sizes, strict=True), strict=True))
+    else:
+        # Others write there all the time: of these the runs themselves are asked.
+        of_runs = {run: (count, size) for run, count, size in history.rows(_OF_RUNS, past.ids, name)}
+    return [(run, *of_runs[run.id]) for run in past.runs if run.id in of_runs]
+
+
+def run_facets(history: History, runs: Iterable[Id]) -> dict[Id, dict[str, Any]]:
     """How runs were set up."""
     wanted = list(dict.fromkeys(runs))
     return dict(history.rows(_FACETS, list(_HEAVY), wanted)) if wanted else {}
 
 
-def past_facets(history: History, pasts_of: Iterable[tuple[UUID, Sequence[PastRun]]]) -> dict[UUID, dict[str, Any]]:
+def past_facets(history: History, pasts_of: Iterable[tuple[Id, Sequence[PastRun]]]) -> dict[Id, dict[str, Any]]:
     """The same of many runs of a job each: not by their ids, which lie all over the place, but by when they ended."""
     asked = [(job, runs) for job, runs in pasts_of if runs]
     if not asked:
@@ -248,11 +281,11 @@ def _span(runs: Sequence[PastRun]) -> tuple[datetime, datetime]:
 
 
 def facets_at(
-    history: History, kind: str, asked: Sequence[tuple[UUID, datetime]], keys: Sequence[str]
-) -> dict[tuple[UUID, datetime], dict[str, Any]]:
+    history: History, kind: str, asked: Sequence[tuple[Id, datetime]], keys: Sequence[str]
+) -> dict[tuple[Id, datetime], dict[str, Any]]:
     """What stood of jobs or datasets at some moments, as far as events had said it by then."""
     pairs = list(dict.fromkeys(asked))
-    found: dict[tuple[UUID, datetime], dict[str, Any]] = {pair: {} for pair in pairs}
+    found: dict[tuple[Id, datetime], dict[str, Any]] = {pair: {} for pair in pairs}
     if not pairs:
         return found
     rows = history.rows(_AT, [entity for entity, _ in pairs], [at for _, at in pairs], list(keys), kind)
@@ -268,9 +301,7 @@ def facets_at(
     return found
 
 
-def varied(
-    history: History, kind: str, asked: Sequence[tuple[UUID, datetime, datetime]], keys: Sequence[str]
-) -> set[UUID]:
+def varied(history: History, kind: str, asked: Sequence[tuple[Id, datetime, datetime]], keys: Sequence[str]) -> set[Id]:
     """The jobs or datasets of which more than one thing was said between two moments: nearly always none."""
     if not asked:
         return set()
@@ -281,19 +312,19 @@ def varied(
 _HEAVY: Final = ("spark.logicalPlan", "spark_unknown", "debug", "gcp_dataproc_spark", "spark_jobDetails")
 """What no comparison has use for, and can be megabytes."""
 
-# Of each job the end of one index range, which holds all that is asked for. How many it takes to reach as far back as
-# that, it tells as well. A row of each job: there are thousands of runs.
+# Of each job the end of one index range, which holds all that is asked for. Whether the least that is wanted reaches as
+# far back as all of late, the last of these tells. A row of each job: there are thousands of runs.
 _PAST: Final = """
 SELECT job.place, past.*
 FROM (
-    SELECT asked.place, asked.id, asked.until, greatest(asked.least, (
-        SELECT count(*) FROM (
-            SELECT FROM {s}.job_runs AS run
-            WHERE run.job_id = asked.id AND run.ended_at <= asked.until AND run.ended_at > %s LIMIT %s
-        ) AS lately
-    )) AS most
+    SELECT asked.place, asked.id, asked.until, asked.lately, (
+        SELECT run.ended_at > asked.lately FROM {s}.job_runs AS run
+        WHERE run.job_id = asked.id AND run.ended_at <= asked.until
+        ORDER BY run.ended_at DESC, run.id DESC OFFSET asked.least - 1 LIMIT 1
+    ) IS TRUE AS is_busy, asked.least, asked.most
     FROM (
-        SELECT wanted.place, wanted.id, %s::timestamptz AS until, %s::bigint AS least
+        SELECT wanted.place, wanted.id, %s::timestamptz AS lately, %s::bigint AS most, %s::timestamptz AS until,
+               %s::bigint AS least
         FROM unnest(%s::uuid[]) WITH ORDINALITY AS wanted (id, place)
     ) AS asked
 ) AS job
@@ -304,7 +335,8 @@ CROSS JOIN LATERAL (
         SELECT run.id, run.current_state, run.started_at, run.ended_at, run.parent_job_run_id, run.nominal_time
         FROM {s}.job_runs AS run
         WHERE run.job_id = job.id AND run.ended_at <= job.until
-        ORDER BY run.ended_at DESC, run.id DESC LIMIT job.most
+          AND run.ended_at > CASE WHEN job.is_busy THEN job.lately ELSE '-infinity' END
+        ORDER BY run.ended_at DESC, run.id DESC LIMIT CASE WHEN job.is_busy THEN job.most ELSE job.least END
     ) AS ended
 ) AS past
 WHERE past.ids IS NOT NULL
@@ -313,32 +345,21 @@ WHERE past.ids IS NOT NULL
 _MOST_WRITES: Final = 1_000
 """Of a dataset. One that only its own job writes has no more than that has runs."""
 
-# Of each job and each name the end of one index range, which hold all that is asked for: the runs as `_PAST` numbers
-# them, and what was written by any of them. A row for each: there are thousands of writes. A full join is never done by
-# holding each run against each write, as the planner would have it where it knows little of either.
+# Of each name the end of one index range, which holds all that is asked for, whoever wrote there. A row for each: there
+# are thousands of writes.
 _AMOUNTS: Final = """
-SELECT asked.place, amounts.writes, amounts.numbers, amounts.row_counts, amounts.byte_sizes
-FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::bigint[])
-    WITH ORDINALITY AS asked (job_id, name, since, number, place)
+SELECT asked.place, amounts.*
+FROM unnest(%s::uuid[], %s::timestamptz[]) WITH ORDINALITY AS asked (name, since, place)
 CROSS JOIN LATERAL (
-    SELECT count(written.job_run_id) AS writes,
-           array_agg(past.number ORDER BY past.number) FILTER (WHERE past.id = written.job_run_id) AS numbers,
-           array_agg(written.row_count ORDER BY past.number) FILTER (WHERE past.id = written.job_run_id) AS row_counts,
-           array_agg(written.byte_size ORDER BY past.number) FILTER (WHERE past.id = written.job_run_id) AS byte_sizes
+    SELECT array_agg(job_run_id) AS runs, array_agg(row_count), array_agg(byte_size)
     FROM (
         SELECT edge.job_run_id, edge.row_count, edge.byte_size FROM {s}.lineage_edges AS edge
         WHERE edge.dataset_id = asked.name AND edge.edge_type = 'output' AND edge.used_at >= asked.since
           AND edge.used_at <= %s AND num_nonnulls(edge.row_count, edge.byte_size) > 0
         ORDER BY edge.used_at DESC LIMIT %s
     ) AS written
-    FULL JOIN (
-        SELECT ended.id, row_number() OVER () AS number FROM (
-            SELECT run.id FROM {s}.job_runs AS run
-            WHERE run.job_id = asked.job_id AND run.ended_at <= %s
-            ORDER BY run.ended_at DESC, run.id DESC LIMIT asked.number
-        ) AS ended
-    ) AS past ON past.id = written.job_run_id
 ) AS amounts
+WHERE amounts.runs IS NOT NULL
 """
 _OF_RUNS: Final = """
 SELECT job_run_id, row_count, byte_size FROM {s}.lineage_edges

@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
-from uuid import UUID
 
 from correlator.correlation.case import Case
 from correlator.correlation.changes import rows_of
 from correlator.correlation.findings import Pair
 from correlator.correlation.history import Version
+from correlator.correlation.ids import Id
 from correlator.correlation.metrics import METRICS, news
 from correlator.correlation.past import MOST_RUNS
 from correlator.correlation.usual import odd
@@ -44,7 +44,7 @@ def _runs_several_times_a_day(case: Case, pair: Pair) -> bool:
     return len(good) >= _FEWEST and len(good) > 2 * ((good[0].ended_at - good[-1].ended_at) / _DAY + 1)
 
 
-def _look_back(case: Case, pair: Pair, version: Version, said: dict[UUID, Any]) -> None:
+def _look_back(case: Case, pair: Pair, version: Version, said: dict[Id, Any]) -> None:
     one, dataset, before = pair.found, version.dataset, pair.before
     if one.run.id not in said or before.id not in said:
         return
@@ -67,9 +67,9 @@ def _look_back(case: Case, pair: Pair, version: Version, said: dict[UUID, Any]) 
             one.volumes[dataset] = ("rows", found)
 
 
-def _said(case: Case, asked: Sequence[tuple[UUID, datetime]]) -> dict[UUID, dict[UUID, Any]]:
+def _said(case: Case, asked: Sequence[tuple[Id, datetime]]) -> dict[Id, dict[Id, Any]]:
     """Of each dataset what runs said themselves: what a check says once a day stands for all hours after it."""
-    found: defaultdict[UUID, dict[UUID, Any]] = defaultdict(dict)
+    found: defaultdict[Id, dict[Id, Any]] = defaultdict(dict)
     columns = [list(column) for column in zip(*asked, strict=True)]
     for dataset, run, body in case.history.rows(_SAID, *columns, MOST_RUNS):
         found[dataset].setdefault(run, body)

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
-from uuid import UUID
 
 from correlator.correlation.case import Case
 from correlator.correlation.findings import Findings, RedTest
+from correlator.correlation.ids import Id
 from correlator.correlation.reds import reds
 
 _LATELY: Final = timedelta(days=1)
 """Where no good result is known."""
 
 
-def find_red_tests(case: Case, findings: Mapping[UUID, Findings]) -> None:
+def find_red_tests(case: Case, findings: Mapping[Id, Findings]) -> None:
     """Of versions further up; what was red when all was well has done no harm."""
     versions = [
         version

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
-from uuid import UUID
 
 import msgspec
 
 from correlator.correlation.history import History, Use, Version
+from correlator.correlation.ids import Id
 
-Key: TypeAlias = tuple[UUID, UUID, datetime]
+Key: TypeAlias = tuple[Id, Id, datetime]
 
 _EVER: Final = datetime.min.replace(tzinfo=UTC)
 _ALWAYS: Final = datetime.max.replace(tzinfo=UTC)
@@ -20,7 +20,7 @@ _MOST: Final = 50
 class Red(msgspec.Struct, frozen=True):
     """That a test failed on a version."""
 
-    incident: UUID
+    incident: Id
     version: Key
     opened_at: datetime
     """Of the incident, as what follows."""
@@ -38,7 +38,7 @@ def reds(
 ) -> dict[Key, list[Red]]:
     """The incidents whose tests have failed on each of some versions, the first first, if they began in some time."""
     wanted = {version.key: version for version in versions}
-    first: dict[UUID, datetime] = {}
+    first: dict[Id, datetime] = {}
     for one in wanted.values():
         first[one.dataset] = min(one.at, first.get(one.dataset, one.at))
     members = history.members(first)
@@ -51,7 +51,7 @@ def reds(
         Use(run, classes[dataset], started_at, named, own, is_test=True)
         for *_, dataset, run, started_at, own, named in rows
     ]
-    found: dict[Key, dict[UUID, Red]] = {}
+    found: dict[Key, dict[Id, Red]] = {}
     for (incident, opened_at, *told), version in zip((row[:7] for row in rows), history.bind(uses), strict=True):
         if version is not None and version.key in wanted:
             red = Red(incident, version.key, opened_at, *told)

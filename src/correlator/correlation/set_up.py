@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 
@@ -12,6 +11,7 @@ from correlator.correlation.case import Case
 from correlator.correlation.changes import CODE, CodeChange, code_changes, setting_changes
 from correlator.correlation.findings import Findings, InputChange, Pair, Repeat, TakeOver
 from correlator.correlation.history import Run
+from correlator.correlation.ids import Id
 from correlator.correlation.past import PastRun, facets_at, run_facets
 
 _VERSION: Final = "sourceCodeLocation"
@@ -27,7 +27,7 @@ class _Twin(msgspec.Struct, frozen=True):
 
     now: Run
     then: Run
-    older: list[UUID]
+    older: list[Id]
     whose: str = ""
     """The job, if it is the one that started the run in question."""
 
@@ -102,7 +102,7 @@ def _windows(case: Case, pair: Pair) -> Iterator[datetime]:
         moment -= length
 
 
-def _compared(facets: Mapping[UUID, dict[str, Any]], twin: _Twin) -> tuple[dict[str, Any], dict[str, Any]]:
+def _compared(facets: Mapping[Id, dict[str, Any]], twin: _Twin) -> tuple[dict[str, Any], dict[str, Any]]:
     return facets.get(twin.then.id) or {}, facets.get(twin.now.id) or {}
 
 
@@ -142,7 +142,7 @@ def find_changes_of_inputs(case: Case, pairs: Sequence[Pair]) -> None:
         pair.found.inputs = InputChange(*told)
 
 
-def _read(case: Case, runs: Sequence[UUID]) -> dict[UUID, set[UUID]]:
+def _read(case: Case, runs: Sequence[Id]) -> dict[Id, set[Id]]:
     return {run: {use.dataset for use in uses} for run, uses in case.history.inputs(runs).items()}
 
 

@@ -9,17 +9,19 @@ import msgspec
 from msgspec import Meta
 
 from correlator.correlation.candidates import Candidate
-from correlator.correlation.causes import Explanation
+from correlator.correlation.case import open_cases_about
+from correlator.correlation.causes import Explanation, explain_case
 from correlator.correlation.history import History
-from correlator.correlation.incidents import Incident, explained, incidents_of
+from correlator.correlation.ids import Id, id_of, uuid_of
+from correlator.correlation.incidents import Incident, failures_of, incidents_of
 from correlator.correlation.life import said_of
 from correlator.correlation.walk import Limits
 
 _MOST: Final = 10
 _EXPLAINED: Final = 3
-"""Of so many the evidence is looked at: each is a walk of its own,"""
+"""Of so many the evidence is looked at,"""
 _NEAR: Final = Limits(depth=4, runs=40)
-"""and a short one, no longer than it takes."""
+"""by a short walk, no longer than it takes."""
 
 
 class SimilarTold(msgspec.Struct, frozen=True):
@@ -53,7 +55,7 @@ def similar(history: History, one: Incident, explanation: Explanation | None) ->
         outcome = "open" if resolved_at is None else "passed" if resolved_by == "pass" or said is None else said[0]
         took = None if resolved_at is None else (resolved_at - opened_at).total_seconds()
         note = None if said is None else said[1]
-        found.append(SimilarTold(id_, opened_at, outcome, took, likeness, note))
+        found.append(SimilarTold(uuid_of(id_), opened_at, outcome, took, likeness, note))
     found.sort(key=_rank)
     return _with_evidence(history, found[:_MOST], explanation)
 
@@ -65,11 +67,9 @@ def _rank(one: SimilarTold) -> tuple[int, float, UUID]:
 def _with_evidence(
     history: History, found: Sequence[SimilarTold], explanation: Explanation | None
 ) -> list[SimilarTold]:
-    """Which of the most alike have a first candidate that the same kind of evidence speaks for."""
-    kinds, limits = _kinds(explanation), _as_far(explanation)
-    asked = [one.id for one in found[:_EXPLAINED]] if kinds else []
-    incidents = incidents_of(history, asked)
-    alike = {id_ for id_ in asked if kinds & _kinds(explained(history, incidents[id_], limits, further=0))}
+    """In which of the most alike the same job is to blame, by the same kind of evidence."""
+    first = _first(explanation)
+    alike = set() if first is None else _blamed_alike(history, [id_of(one.id) for one in found[:_EXPLAINED]], first)
     told = [
         msgspec.structs.replace(one, likeness=[*one.likeness, "same evidence"]) if one.id in alike else one
         for one in found
@@ -77,23 +77,33 @@ def _with_evidence(
     return sorted(told, key=_rank)
 
 
+def _blamed_alike(history: History, ids: Sequence[Id], first: Candidate) -> set[UUID]:
+    """Of each no more is looked at than what this job had to do with it: to explain three would cost three pages."""
+    kinds = _kinds(first)
+    if not kinds or not ids:
+        return set()
+    failures = failures_of(history, list(incidents_of(history, ids).values()))
+    limits = _as_far(first)
+    cases = open_cases_about(history, list(failures.values()), first.job_id, limits)
+    blamed = {id_: _first(explain_case(case, limits)) for id_, case in zip(failures, cases, strict=True) if case}
+    return {uuid_of(id_) for id_, one in blamed.items() if one and one.job_id == first.job_id and kinds & _kinds(one)}
+
+
 def _first(explanation: Explanation | None) -> Candidate | None:
     return explanation.candidates[0] if explanation and explanation.candidates else None
 
 
-def _kinds(explanation: Explanation | None) -> frozenset[str]:
-    """Of what speaks for the first candidate. That it took long says little."""
-    first = _first(explanation)
-    return frozenset() if first is None else frozenset(one.kind for one in first.evidence) - {"duration"}
+def _kinds(candidate: Candidate) -> frozenset[str]:
+    """Of what speaks for it. That it took long says little."""
+    return frozenset(one.kind for one in candidate.evidence) - {"duration"}
 
 
-def _as_far(explanation: Explanation | None) -> Limits:
+def _as_far(first: Candidate) -> Limits:
     """One step farther than the first candidate is: what went into it tells whether it was only passed on."""
-    first = _first(explanation)
-    return _NEAR if first is None else msgspec.structs.replace(_NEAR, depth=min(_NEAR.depth, first.distance + 1))
+    return msgspec.structs.replace(_NEAR, depth=min(_NEAR.depth, first.distance + 1))
 
 
-def _reasons(history: History, incidents: Sequence[UUID]) -> dict[UUID, tuple[str, str | None]]:
+def _reasons(history: History, incidents: Sequence[Id]) -> dict[Id, tuple[str, str | None]]:
     """Why people resolved them, and what they said to it."""
     return {
         incident: (said.reason or "resolved", said.note)

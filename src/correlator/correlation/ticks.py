@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Final
-from uuid import UUID
 
 import msgspec
 from msgspec import Meta
 
 from correlator.correlation.history import History
+from correlator.correlation.ids import Id
 
 MOST_TICKS: Final = 20
 
@@ -20,18 +20,18 @@ class Tick(msgspec.Struct, frozen=True, array_like=True):
     status: Annotated[str, Meta(description="`pass`, `fail`, `warn` or `skip`; of a run its state.")]
 
 
-def ticks_of_tests(history: History, tests: Iterable[UUID], most: int = MOST_TICKS) -> dict[UUID, list[Tick]]:
+def ticks_of_tests(history: History, tests: Iterable[Id], most: int = MOST_TICKS) -> dict[Id, list[Tick]]:
     """The last results of each, the oldest first."""
     return _ticks(history, tests, _RESULTS, most, most, most)
 
 
-def ticks_of_jobs(history: History, jobs: Iterable[UUID], most: int = MOST_TICKS) -> dict[UUID, list[Tick]]:
+def ticks_of_jobs(history: History, jobs: Iterable[Id], most: int = MOST_TICKS) -> dict[Id, list[Tick]]:
     """The last runs of each, the oldest first."""
     return _ticks(history, jobs, _RUNS, most)
 
 
-def _ticks(history: History, subjects: Iterable[UUID], query: str, *limits: int) -> dict[UUID, list[Tick]]:
-    found: dict[UUID, list[Tick]] = {subject: [] for subject in subjects}
+def _ticks(history: History, subjects: Iterable[Id], query: str, *limits: int) -> dict[Id, list[Tick]]:
+    found: dict[Id, list[Tick]] = {subject: [] for subject in subjects}
     for subject, moments, statuses in history.rows(query, list(found), *limits):
         found[subject] = [Tick(at, status) for at, status in zip(moments, statuses, strict=True)]
     return found

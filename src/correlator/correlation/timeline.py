@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from correlator.correlation.called import JobName
 from correlator.correlation.history import History
+from correlator.correlation.ids import uuid_of
 from correlator.correlation.incidents import Incident
 from correlator.correlation.life import Said, Standing
 from correlator.correlation.phrases import first_line, said
@@ -52,7 +53,7 @@ def _failures(history: History, incident: Incident) -> Iterator[Moment]:
     rows = history.rows(_FAILURES, incident.id, _MOST_FAILURES)
     for failure, at, run_id, namespace, name, state, message in rows:
         what = f"{namespace}/{name}: {state}" if incident.kind == "run" else f"The test failed in {name}"
-        yield Moment(at, "failed", what + said(message), failure, run_id, JobName(namespace, name))
+        yield Moment(at, "failed", what + said(message), uuid_of(failure), run_id, JobName(namespace, name))
 
 
 def _passes(history: History, incident: Incident) -> Iterator[Moment]:
@@ -85,7 +86,7 @@ def _word(one: Said) -> Moment:
         one.at,
         one.kind,
         words[one.kind],
-        one.failure_id,
+        uuid_of(one.failure_id),
         actor=one.actor,
         assignee=one.assignee,
         until=one.until,

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final, TypeAlias
-from uuid import UUID
 
 import msgspec
 
@@ -12,6 +11,7 @@ from correlator.correlation.candidates import PER_STEP, Candidate, Evidence
 from correlator.correlation.case import Case
 from correlator.correlation.findings import Findings
 from correlator.correlation.history import Run, Version
+from correlator.correlation.ids import Id
 from correlator.correlation.past import PastRun
 from correlator.correlation.phrases import said
 from correlator.correlation.walk import Step
@@ -21,20 +21,24 @@ _AFTER_OTHERS: Final = 0.35
 _FAILED_AFTER_OTHERS: Final = 0.5
 _BESIDE_OTHERS: Final = 0.7
 """Where another job has written to the same table in time: as a whole it is as new as what came last."""
+_EARLY: Final = 0.1
+"""Of the usual time: so much earlier than usual begins who waits for nobody, because nobody came,"""
+_ABOUT: Final = 0.01
+"""and by so much moments differ by chance."""
 _AS_BEFORE: Final = 0.2
 """What is left where it had not delivered when all was well either."""
 _UNSEEN: Final = 0.5
 """Where who read the old version wrote neither less than usual nor the same once more."""
 
 
-_ReadBy: TypeAlias = tuple[UUID, UUID, datetime, UUID]
+_ReadBy: TypeAlias = tuple[Id, Id, datetime, Id]
 """A version by its key, and the job that read it."""
 
 
 class Trouble(msgspec.Struct, frozen=True):
     """That a job did not deliver: its run failed, or was late, or there was none."""
 
-    job: UUID
+    job: Id
     failed: PastRun | None
     since: datetime
     """Its last good end."""
@@ -57,9 +61,9 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 class Undelivered(msgspec.Struct):
-    troubles: dict[UUID, Trouble] = msgspec.field(default_factory=dict)
+    troubles: dict[Id, Trouble] = msgspec.field(default_factory=dict)
     """By job."""
-    stale: set[tuple[UUID, UUID, datetime]] = msgspec.field(default_factory=set)
+    stale: set[tuple[Id, Id, datetime]] = msgspec.field(default_factory=set)
     """Versions that were read although something newer was due."""
 
     @property
@@ -75,12 +79,12 @@ class Undelivered(msgspec.Struct):
             self.troubles[trouble.job] = one
 
 
-def find_undelivered(case: Case, findings: Mapping[UUID, Findings]) -> Undelivered:
+def find_undelivered(case: Case, findings: Mapping[Id, Findings]) -> Undelivered:
     """Jobs that did not deliver what was read in an older version instead."""
     # Who has handed over a table is not waited for.
     retired = {one.took_over.job for one in findings.values() if one.took_over is not None}
     well = _reads_when_well(case)
-    reads: list[tuple[datetime, Version, int, datetime | None, UUID | None]] = [
+    reads: list[tuple[datetime, Version, int, datetime | None, Id | None]] = [
         (step.use.at, step.version, step.distance, _read_before(case, step, well), step.use.reader)
         for step in case.bad.steps
         if step.version is not None
@@ -100,7 +104,9 @@ def find_undelivered(case: Case, findings: Mapping[UUID, Findings]) -> Undeliver
         run = case.runs.get(version.run)
         if run is None or run.job_id in retired:
             continue
-        trouble = _trouble_of(case, run.job_id, version.at, at) or _not_renewed(case, run.job_id, version, before, at)
+        trouble = _trouble_of(case, run.job_id, version.at, at) or _not_renewed(
+            case, run.job_id, version, before, at, reader
+        )
         if trouble is None:
             continue
         trouble = msgspec.structs.replace(
@@ -168,23 +174,42 @@ def _reads_when_well(case: Case) -> dict[_ReadBy, datetime]:
     return found
 
 
-def _not_renewed(case: Case, job: UUID, version: Version, before: datetime | None, now: datetime) -> Trouble | None:
+def _expected(case: Case, reader: Id | None) -> datetime | None:
+    """When a run would have begun that began earlier than usual."""
+    run = None if reader is None else case.runs.get(reader)
+    if run is None:
+        return None
+    past = case.pasts[run.job_id]
+    usual = past.interval(run.started_at)
+    last = next((one.started_at for one in past.good if one.started_at < run.started_at), None)
+    if usual is None or last is None:
+        return None
+    expected = last + usual
+    return expected if run.started_at < expected <= run.started_at + usual * _EARLY else None
+
+
+def _not_renewed(
+    case: Case, job: Id, version: Version, before: datetime | None, now: datetime, reader: Id | None
+) -> Trouble | None:
     """Whether something new should have been there by now, since what was read had been read before."""
     if before is None or version.run not in case.good.distances:
         return None
     past = case.pasts[job]
     usual = past.interval(now)
-    if usual is None or usual > (now - before) * 1.1:
+    if usual is None or usual > (now - before) * (1 + _EARLY):
         return None
     # After a Friday it may be Monday's that comes next.
     rhythm = past.rhythm(version.at)
-    due = version.at + (usual if rhythm is None else rhythm.interval)
+    interval = usual if rhythm is None else rhythm.interval
+    due = version.at + interval
     if due > now:
-        return None
+        expected = _expected(case, reader)
+        if expected is None or due - expected > interval * _ABOUT:
+            return None
     return Trouble(job, past.failed_since(version.at, now), version.at, due)
 
 
-def _was_so(case: Case, job: UUID, version: Version, before: datetime | None, now: datetime) -> bool:
+def _was_so(case: Case, job: Id, version: Version, before: datetime | None, now: datetime) -> bool:
     """Whether it was late already when all was well, and did no harm.
 
     What grows older may be too old one day, but that is what a test of freshness finds; and where twice as many runs
@@ -198,7 +223,7 @@ def _was_so(case: Case, job: UUID, version: Version, before: datetime | None, no
     return _trouble_of(case, job, version.at, before) is not None
 
 
-def _trouble_of(case: Case, job: UUID, last: datetime, now: datetime) -> Trouble | None:
+def _trouble_of(case: Case, job: Id, last: datetime, now: datetime) -> Trouble | None:
     past = case.pasts.get(job)
     if past is None:
         return None
@@ -211,9 +236,7 @@ def _trouble_of(case: Case, job: UUID, last: datetime, now: datetime) -> Trouble
     return Trouble(job, None, last, last + rhythm.interval)
 
 
-def _troubles_above(
-    case: Case, job: UUID, upstream: Mapping[UUID, set[UUID]], now: datetime
-) -> list[tuple[Trouble, int]]:
+def _troubles_above(case: Case, job: Id, upstream: Mapping[Id, set[Id]], now: datetime) -> list[tuple[Trouble, int]]:
     """With the number of jobs in between."""
     found: list[tuple[Trouble, int]] = []
     seen, layer, steps = {job}, [job], 0
@@ -233,9 +256,9 @@ def _troubles_above(
     return found
 
 
-def _upstream(case: Case) -> dict[UUID, set[UUID]]:
+def _upstream(case: Case) -> dict[Id, set[Id]]:
     """Which jobs make what a job reads."""
-    found: defaultdict[UUID, set[UUID]] = defaultdict(set)
+    found: defaultdict[Id, set[Id]] = defaultdict(set)
     for step in case.bad.steps:
         reader = case.runs.get(step.use.reader)
         writer = case.runs.get(step.version.run) if step.version is not None else None
@@ -266,7 +289,7 @@ def blamed(case: Case, trouble: Trouble) -> Candidate:
     return candidate
 
 
-def _first_failure(case: Case, job: UUID, failed: PastRun) -> Run:
+def _first_failure(case: Case, job: Id, failed: PastRun) -> Run:
     """Of a series of failures the first: those after it tell no more than that nobody has mended it."""
     return case.run(case.pasts[job].began_to_fail(failed).id)
 
@@ -302,7 +325,7 @@ def _came(case: Case, trouble: Trouble) -> Run | None:
 class Gap(msgspec.Struct, frozen=True):
     """Runs of a job that failed and were not tried again, although later ones may have ended well."""
 
-    job: UUID
+    job: Id
     distance: int
     failed: list[PastRun]
     """The latest first."""
@@ -313,7 +336,7 @@ def find_gaps(case: Case) -> list[Gap]:
     start = case.good.start
     if start is None or case.bad.start is None:
         return []
-    distances: dict[UUID, int] = {}
+    distances: dict[Id, int] = {}
     for run_id, distance in case.bad.distances.items():
         if run_id in case.runs:
             job = case.runs[run_id].job_id
@@ -326,9 +349,9 @@ def find_gaps(case: Case) -> list[Gap]:
     return sorted((gap for gap in found if gap.failed), key=lambda gap: (gap.distance, gap.job))
 
 
-def _last_reads(case: Case) -> dict[UUID, datetime]:
+def _last_reads(case: Case) -> dict[Id, datetime]:
     """By job, when what it wrote was last read by another of the trace; what was tested, by the test."""
-    found: dict[UUID, datetime] = {}
+    found: dict[Id, datetime] = {}
     for step in case.bad.steps:
         if step.version is not None and step.version.run in case.runs:
             job = case.runs[step.version.run].job_id
@@ -349,7 +372,7 @@ def blamed_gap(case: Case, gap: Gap) -> Candidate:
     return candidate
 
 
-def left_behind(case: Case, findings: Mapping[UUID, Findings]) -> Iterator[Candidate]:
+def left_behind(case: Case, findings: Mapping[Id, Findings]) -> Iterator[Candidate]:
     """Tries that had written something when they failed, where another wrote all of it again: it may be there twice."""
     for found in findings.values():
         if not found.is_new or found.baseline is None or not case.pasts[found.run.job_id].failed:

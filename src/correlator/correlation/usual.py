@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import compress, pairwise
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -43,9 +43,7 @@ def is_weekend(at: datetime) -> bool:
     return at.weekday() in _WEEKEND
 
 
-class Sample(msgspec.Struct, frozen=True, gc=False):
-    """One of thousands that a question may look at."""
-
+class Sample(NamedTuple):
     at: datetime
     log: float
     """The amount, on the scale of logarithms."""
@@ -54,9 +52,37 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     def of(cls, at: datetime, amount: float) -> "Sample":
         return cls(at, math.log(amount + 1))
 
+
+class Samples(msgspec.Struct, frozen=True, gc=False):
+    """In order of time, the latest first. In columns: a question looks at thousands, several times."""
+
+    ats: list[datetime]
+    logs: list[float]
+    hours: list[int]
+    weekdays: list[int]
+
+    @classmethod
+    def of(cls, amounts: Sequence[tuple[datetime, float]]) -> "Samples":
+        return cls.at([at for at, _ in amounts], [math.log(amount + 1) for _, amount in amounts])
+
+    @classmethod
+    def at(cls, ats: list[datetime], logs: list[float]) -> "Samples":
+        return cls(ats, logs, [at.hour for at in ats], [at.weekday() for at in ats])
+
+    def __len__(self) -> int:
+        return len(self.ats)
+
+    def since(self, first: int) -> "Samples":
+        """Without so many of the latest."""
+        return Samples(self.ats[first:], self.logs[first:], self.hours[first:], self.weekdays[first:])
+
+    def amounts(self, most: int | None = None) -> list[int]:
+        return [round(math.exp(log) - 1) for log in self.logs[:most]]
+
     @property
-    def amount(self) -> int:
-        return round(math.exp(self.log) - 1)
+    def days(self) -> float:
+        """How many there are of which some are."""
+        return (self.ats[0] - self.ats[-1]) / _DAY + 1
 
 
 class Oddity(msgspec.Struct, frozen=True):
@@ -79,7 +105,7 @@ class Oddity(msgspec.Struct, frozen=True):
         return min(1.0, 0.35 + abs(self.log_ratio) / math.log(2) * 0.65)
 
 
-def oddity(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | None:
+def oddity(at: datetime, amount: float, before: Samples) -> Oddity | None:
     """Odd is what is odd among all, and among those of the same weekday, of weekends, and of the same hour.
 
     `before` is in order of time, the latest first.
@@ -92,7 +118,7 @@ def oddity(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | No
     return next((each for each in found if each.strength), found[-1])
 
 
-def odd(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | None:
+def odd(at: datetime, amount: float, before: Samples) -> Oddity | None:
     """The oddity of what is odd. Most is not, and is known by a look at those that are most alike."""
     if len(before) < _FEWEST:
         return None
@@ -108,7 +134,7 @@ def odd(at: datetime, amount: float, before: Sequence[Sample]) -> Oddity | None:
     return None
 
 
-def _among(one: Sample, before: Sequence[Sample], logs: list[float]) -> Iterator[tuple[Sequence[Sample], list[float]]]:
+def _among(one: Sample, before: Samples, logs: list[float]) -> Iterator[tuple[Samples, list[float]]]:
     """All, and those of its kind of day: who is odd among either is odd."""
     yield before, logs
     kind = _of_its_kind(one, before, logs)
@@ -116,7 +142,7 @@ def _among(one: Sample, before: Sequence[Sample], logs: list[float]) -> Iterator
         yield kind
 
 
-def _most_alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> list[float]:
+def _most_alike(one: Sample, before: Samples, logs: list[float]) -> list[float]:
     """The last of those that `_alike` has, without all the others: who is like them is not odd."""
     alike = _of_weekday(one, before, logs)
     if len(alike) > 1:
@@ -124,7 +150,7 @@ def _most_alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> lis
     return [part for part in _alike(one, before, logs) if len(part) >= _TO_TELL][-1]
 
 
-def _judged(one: Sample, amount: float, before: Sequence[Sample], logs: list[float]) -> Oddity:
+def _judged(one: Sample, amount: float, before: Samples, logs: list[float]) -> Oddity:
     """`logs` are those of `before`, as they would be now."""
     alike = list(_alike(one, before, logs))
     is_fixed = _is_fixed(logs)
@@ -137,24 +163,24 @@ def _judged(one: Sample, amount: float, before: Sequence[Sample], logs: list[flo
     return Oddity(amount, math.exp(usual.middle) - 1, min(scores, key=abs) if is_odd else 0.0)
 
 
-def _has_been(one: Sample, before: Sequence[Sample]) -> bool:
+def _has_been(one: Sample, before: Samples) -> bool:
     """Whether one of several a day was like that on other days.
 
     Who has nothing to do most of the time has much to do when a day's delivery is there, an hour earlier or later.
     """
-    if len(before) < 2 * ((before[0].at - before[-1].at) / _DAY + 1):
+    if len(before) < 2 * before.days:
         return False
     hours = {(one.at.hour + shift) % 24 for shift in (-1, 0, 1)}
     of_weekend = is_weekend(one.at)
     alike = [
-        sample.at.date()
-        for sample in before
-        if abs(sample.log - one.log) < _LIKE and sample.at.hour in hours and is_weekend(sample.at) == of_weekend
+        at.date()
+        for at, log, hour, weekday in zip(before.ats, before.logs, before.hours, before.weekdays, strict=True)
+        if abs(log - one.log) < _LIKE and hour in hours and (weekday in _WEEKEND) == of_weekend
     ]
     return len(set(alike)) >= _BEFORE
 
 
-def band(at: datetime, before: Sequence[Sample]) -> tuple[float, float, float] | None:
+def band(at: datetime, before: Samples) -> tuple[float, float, float] | None:
     """Between which amounts nothing is odd at a moment, and the middle of them; `before` has the latest first."""
     if len(before) < _FEWEST:
         return None
@@ -165,26 +191,23 @@ def band(at: datetime, before: Sequence[Sample]) -> tuple[float, float, float] |
     return max(0.0, low), math.exp(usual.middle) - 1, high
 
 
-def _as_of_now(one: Sample, before: Sequence[Sample]) -> list[float]:
+def _as_of_now(one: Sample, before: Samples) -> list[float]:
     """What grows, or shrinks, as it would be now: half of a table that has doubled is as much as it once was."""
-    logs = [sample.log for sample in before]
-    if len(logs) < _TO_GROW or before[0].at - before[-1].at < _WEEKS:
+    logs, ats = before.logs, before.ats
+    if len(logs) < _TO_GROW or ats[0] - ats[-1] < _WEEKS:
         return logs
     half, quarter = len(logs) // 2, len(logs) // 4
     grown = median(logs[:half]) - median(logs[half:])
-    time = before[quarter].at - before[half + quarter].at
+    time = ats[quarter] - ats[half + quarter]
     if abs(grown) < _LEAST_SPREAD or time <= _NO_TIME:
         return logs
-    return [log + grown * ((one.at - sample.at) / time) for log, sample in zip(logs, before, strict=True)]
+    return [log + grown * ((one.at - at) / time) for log, at in zip(logs, ats, strict=True)]
 
 
-def _as_of_hour(one: Sample, before: Sequence[Sample], logs: list[float]) -> list[float]:
+def _as_of_hour(one: Sample, before: Samples, logs: list[float]) -> list[float]:
     """Where there are several a day, each as it would be at this hour: a night is no quiet noon."""
-    days = (before[0].at - before[-1].at) / _DAY + 1
-    if len(logs) < 2 * days:
-        return logs
-    hours = [sample.at.hour for sample in before]
-    if hours.count(one.at.hour) < _OF_AN_HOUR:
+    hours = before.hours
+    if len(logs) < 2 * before.days or hours.count(one.at.hour) < _OF_AN_HOUR:
         return logs
     by_hour: list[list[float]] = [[] for _ in range(24)]
     for hour, log in zip(hours, logs, strict=True):
@@ -195,9 +218,7 @@ def _as_of_hour(one: Sample, before: Sequence[Sample], logs: list[float]) -> lis
     return [log + shift[hour] for hour, log in zip(hours, logs, strict=True)]
 
 
-def _of_its_kind(
-    one: Sample, before: Sequence[Sample], logs: list[float]
-) -> tuple[Sequence[Sample], list[float]] | None:
+def _of_its_kind(one: Sample, before: Samples, logs: list[float]) -> tuple[Samples, list[float]] | None:
     """Those of weekends alone, or of the days between alone, where the two are not alike.
 
     What is usual on a Wednesday is odd on a Sunday then, and as little as on a Sunday is odd on a Wednesday.
@@ -206,13 +227,13 @@ def _of_its_kind(
     if days is None:
         return None
     is_there = one.at.weekday() in days
-    kind = [number for number, sample in enumerate(before) if (sample.at.weekday() in days) == is_there]
-    return [before[number] for number in kind], [logs[number] for number in kind]
+    kind = [(weekday in days) == is_there for weekday in before.weekdays]
+    return Samples.at(list(compress(before.ats, kind)), list(compress(before.logs, kind))), list(compress(logs, kind))
 
 
-def _days_apart(before: Sequence[Sample], logs: list[float]) -> tuple[int, int] | None:
+def _days_apart(before: Samples, logs: list[float]) -> tuple[int, int] | None:
     """Two days in a row that are not like the others. A weekend is counted on the day after, or it is on other days."""
-    weekdays = [sample.at.weekday() for sample in before]
+    weekdays = before.weekdays
     found: tuple[float, tuple[int, int]] | None = None
     for first in range(7):
         days = (first, (first + 1) % 7)
@@ -220,7 +241,7 @@ def _days_apart(before: Sequence[Sample], logs: list[float]) -> tuple[int, int] 
         if (
             len(kind) < _TO_TELL
             or len(before) - len(kind) < _FEWEST
-            or before[kind[0]].at - before[kind[-1]].at < _WEEK
+            or before.ats[kind[0]] - before.ats[kind[-1]] < _WEEK
         ):
             continue
         here = sorted([logs[number] for number in kind])
@@ -240,26 +261,26 @@ def _are_apart(here: list[float], there: list[float], apart: float) -> bool:
     return is_all and len(here) >= _FEWEST and len(there) >= _TWO_WEEKS and apart >= 2 * _ODD_RATIO
 
 
-def _alike(one: Sample, before: Sequence[Sample], logs: list[float]) -> Iterator[list[float]]:
+def _alike(one: Sample, before: Samples, logs: list[float]) -> Iterator[list[float]]:
     """The most alike last."""
     yield logs
     weekday = one.at.weekday()
     hours = {(one.at.hour + shift) % 24 for shift in (-1, 0, 1)}
-    pairs = list(zip(before, logs, strict=True))
+    of_weekend = weekday in _WEEKEND
     for part, fewest in (
-        ([log for sample, log in pairs if sample.at.hour in hours], 3),
-        ([log for sample, log in pairs if (sample.at.weekday() in _WEEKEND) == (weekday in _WEEKEND)], 2),
+        ([log for log, hour in zip(logs, before.hours, strict=True) if hour in hours], 3),
+        ([log for log, day in zip(logs, before.weekdays, strict=True) if (day in _WEEKEND) == of_weekend], 2),
         (_of_weekday(one, before, logs), 2),
     ):
         if len(part) >= fewest:
             yield part
 
 
-def _of_weekday(one: Sample, before: Sequence[Sample], logs: list[float]) -> list[float]:
+def _of_weekday(one: Sample, before: Samples, logs: list[float]) -> list[float]:
     """Those of the same weekday in other weeks: the hours before it on the same day may be as bad as it is."""
     weekday, until = one.at.weekday(), one.at - _DAY
     return [
-        log for sample, log in zip(before, logs, strict=True) if sample.at.weekday() == weekday and sample.at < until
+        log for log, day, at in zip(logs, before.weekdays, before.ats, strict=True) if day == weekday and at < until
     ]
 
 
@@ -290,24 +311,47 @@ class Cadence(msgspec.Struct, frozen=True):
     """How often something comes."""
 
     interval: timedelta
-    slack: timedelta
+    gaps: list[timedelta]
+
+    @property
+    def slack(self) -> timedelta:
+        deviation = sorted([abs(gap - self.interval) for gap in self.gaps])[len(self.gaps) // 2]
+        slack = max(4 * deviation, self.interval * 0.01, timedelta(minutes=5))
+        return min(slack, self.interval * 0.5)
 
     def is_late(self, last: datetime, now: datetime) -> bool:
-        return now > last + self.interval + self.slack
+        time = now - last
+        return time > self.interval and time > self.interval + self.slack
+
+
+class Steps(msgspec.Struct, frozen=True):
+    """From one moment to the next, in order of time."""
+
+    starts: list[datetime]
+    gaps: list[timedelta]
+
+    @classmethod
+    def of(cls, moments: Sequence[datetime]) -> "Steps":
+        return cls(list(moments[:-1]), [other - one for one, other in pairwise(moments)])
+
+    def cadence(self, after: datetime, number: int) -> Cadence | None:
+        """Of so many of the first ones, as it goes after the weekday and the hour of a moment."""
+        starts, gaps = self.starts[:number], self.gaps[:number]
+        if _NO_TIME in gaps:
+            is_one = [gap > _NO_TIME for gap in gaps]
+            starts, gaps = list(compress(starts, is_one)), list(compress(gaps, is_one))
+        if len(gaps) < _FEWEST:
+            return None
+        weekday, hour = after.weekday(), after.hour
+        if any(one.date() == other.date() for one, other in pairwise(starts)):  # several a day: the hour counts
+            is_alike = [start.hour == hour and start.weekday() == weekday for start in starts]
+        else:
+            is_alike = [start.weekday() == weekday for start in starts]
+        alike = list(compress(gaps, is_alike))
+        chosen = sorted(alike if len(alike) > 1 else gaps)
+        return Cadence(chosen[len(chosen) // 2], chosen)
 
 
 def cadence(moments: Sequence[datetime], after: datetime) -> Cadence | None:
-    """Of what came at these moments, which are sorted; as it goes after the weekday and the hour of the last one."""
-    gaps = [(one, other - one) for one, other in pairwise(moments) if other > one]
-    if len(gaps) < _FEWEST:
-        return None
-    weekday, hour = after.weekday(), after.hour
-    if any(one.date() == other.date() for (one, _), (other, _) in pairwise(gaps)):  # several a day: the hour counts
-        alike = [gap for start, gap in gaps if start.hour == hour and start.weekday() == weekday]
-    else:
-        alike = [gap for start, gap in gaps if start.weekday() == weekday]
-    chosen = sorted(alike if len(alike) > 1 else [gap for _, gap in gaps])
-    middle = chosen[len(chosen) // 2]
-    deviation = sorted([abs(gap - middle) for gap in chosen])[len(chosen) // 2]
-    slack = max(4 * deviation, middle * 0.01, timedelta(minutes=5))
-    return Cadence(middle, min(slack, middle * 0.5))
+    """Of what came at these moments, which are sorted."""
+    return Steps.of(moments).cadence(after, len(moments) - 1)

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from correlator.correlation.called import DatasetName, names_of
 from correlator.correlation.history import History, Use, Version
+from correlator.correlation.ids import NOBODY, Id, uuid_of
 from correlator.correlation.reds import reds
 from correlator.correlation.walk import walk
 from correlator.rulebook.identity import dataset_key
@@ -17,7 +18,6 @@ from correlator.store.ledger import facts_as_of
 
 Safety: TypeAlias = Literal["safe", "unsafe", "unknown"]
 
-_NOBODY: Final = UUID(int=0)
 _WARNING: Final = "warn"
 
 
@@ -43,7 +43,7 @@ def verdict(connection: psycopg.Connection[Any], urn: str, max_lag: float) -> Ve
         )
         return Verdict(urn=urn, verdict="unknown", reason=reason, facts_as_of=as_of)
     history = History(connection)
-    dataset = UUID(bytes=dataset_key(urn))
+    dataset = Id(dataset_key(urn))
     of_class = history.classes([dataset])[dataset]
     named = names_of(history, [of_class]).get(of_class)
     if named is None:
@@ -51,12 +51,12 @@ def verdict(connection: psycopg.Connection[Any], urn: str, max_lag: float) -> Ve
     return _judged(history, of_class, named, as_of, now)
 
 
-def _judged(history: History, dataset: UUID, named: DatasetName, as_of: datetime, now: datetime) -> Verdict:
+def _judged(history: History, dataset: Id, named: DatasetName, as_of: datetime, now: datetime) -> Verdict:
     names = history.members([dataset])[dataset]
-    version = history.bind([Use(_NOBODY, dataset, now)])[0]
+    version = history.bind([Use(NOBODY, dataset, now)])[0]
     passed_at, tests, failing = _tests(history, names)
 
-    def told(safety: Safety, reason: str, *incidents: UUID) -> Verdict:
+    def told(safety: Safety, reason: str, *incidents: Id) -> Verdict:
         return Verdict(
             urn=named.urn,
             verdict=safety,
@@ -64,7 +64,7 @@ def _judged(history: History, dataset: UUID, named: DatasetName, as_of: datetime
             facts_as_of=as_of,
             written_at=None if version is None else version.at,
             tested_at=passed_at,
-            incidents=list(incidents),
+            incidents=[uuid_of(id_) for id_ in incidents],
         )
 
     grave = [(id_, words) for id_, words, severity in failing if severity.lower() != _WARNING]
@@ -91,7 +91,7 @@ def _judged(history: History, dataset: UUID, named: DatasetName, as_of: datetime
     return told("safe", f"{of[0].upper()}{of[1:]} at {_time(passed_at)}{untested}{warned}.")
 
 
-def _tests(history: History, names: list[UUID]) -> tuple[datetime | None, int, list[tuple[UUID, str, str]]]:
+def _tests(history: History, names: list[Id]) -> tuple[datetime | None, int, list[tuple[Id, str, str]]]:
     """When one passed last, how many there are, and those that fail now."""
     ((passed_at, tests),) = history.rows(_PASSED, names)
     failing = [
@@ -101,7 +101,7 @@ def _tests(history: History, names: list[UUID]) -> tuple[datetime | None, int, l
     return passed_at, tests, failing
 
 
-def _made_of_red(history: History, version: Version) -> tuple[str, UUID] | None:
+def _made_of_red(history: History, version: Version) -> tuple[str, Id] | None:
     """Whether anything that went into a version has failed a test, even if it is well by now."""
     (trace,) = walk(history, [(version, None)])
     by_key = {one.key: one for versions in trace.written.values() for one in versions}

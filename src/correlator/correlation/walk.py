@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from typing import Final, TypeAlias
-from uuid import UUID
 
 import msgspec
 
 from correlator.correlation.history import ColumnEdge, History, Output, Run, Use, Version
+from correlator.correlation.ids import Id
 from correlator.rulebook.statements import STRENGTH
 
 EXPLICIT: Final = 0
@@ -39,23 +39,40 @@ class Trace(msgspec.Struct):
     """What a walk from one version has found."""
 
     start: Version | None
-    distances: dict[UUID, int] = msgspec.field(default_factory=dict)
+    distances: dict[Id, int] = msgspec.field(default_factory=dict)
     """Of each run that wrote something that went into the start: how many jobs away it is."""
-    written: dict[UUID, list[Version]] = msgspec.field(default_factory=dict)
+    written: dict[Id, list[Version]] = msgspec.field(default_factory=dict)
     """What these runs wrote that went into the start."""
     steps: list[Step] = msgspec.field(default_factory=list)
-    of_reader: dict[UUID, list[Step]] = msgspec.field(default_factory=dict)
+    of_reader: dict[Id, list[Step]] = msgspec.field(default_factory=dict)
     """The same, by the run that read."""
-    columns: dict[UUID, frozenset[str] | None] = msgspec.field(default_factory=dict)
+    columns: dict[Id, frozenset[str] | None] = msgspec.field(default_factory=dict)
     """Of each dataset the columns that went into those asked for; None for all of them, or for not known."""
     is_cut: bool = False
     """Whether there is more than the limits allowed."""
 
-    def reads_of(self, run: UUID) -> list[Step]:
+    def reads_of(self, run: Id) -> list[Step]:
         return self.of_reader.get(run, [])
 
-    def written_to(self, dataset: UUID) -> list[Version]:
+    def written_to(self, dataset: Id) -> list[Version]:
         return [version for versions in self.written.values() for version in versions if version.dataset == dataset]
+
+    def by_dataset(self) -> dict[Id, list[Version]]:
+        found: dict[Id, list[Version]] = {}
+        for versions in self.written.values():
+            for version in versions:
+                found.setdefault(version.dataset, []).append(version)
+        return found
+
+    def join(self, version: Version) -> None:
+        """A version beside the others of its dataset: whoever has read one of these has read it, too."""
+        beside = {other.run: self.distances[other.run] for other in self.written_to(version.dataset)}
+        if version.run in beside:
+            return
+        read = {step.use: step for step in self.steps if step.use.dataset == version.dataset}
+        _arrive(self, {}, version, min(beside.values(), default=0))
+        for step in read.values():
+            self.take(Step(step.use, version, step.distance))
 
     def take(self, step: Step) -> None:
         self.steps.append(step)
@@ -74,11 +91,11 @@ def walk(
     With `others` a table that several jobs write is made of what each of them wrote last.
     """
     traces = [Trace(start) for start, _ in starts]
-    frontier: list[dict[UUID, list[Version]]] = []
+    frontier: list[dict[Id, list[Version]]] = []
     known = [start for start, _ in starts if start is not None]
     beside = dict(zip((one.key for one in known), history.other_writers(known), strict=True)) if others else {}
     for trace, (start, columns) in zip(traces, starts, strict=True):
-        layer: dict[UUID, list[Version]] = {}
+        layer: dict[Id, list[Version]] = {}
         if start is not None:
             trace.columns[start.dataset] = columns
             for version in (start, *beside.get(start.key, ())):
@@ -128,7 +145,7 @@ def _others(history: History, bound: Sequence[_Bound]) -> list[_Bound]:
     return [(asked, other) for asked, version in bound if version is not None for other in others[version.key]]
 
 
-def _arrive(trace: Trace, layer: dict[UUID, list[Version]], version: Version, distance: int) -> None:
+def _arrive(trace: Trace, layer: dict[Id, list[Version]], version: Version, distance: int) -> None:
     known = trace.written.setdefault(version.run, [])
     if any(version.key == other.key for other in known):
         return

@@ -17,6 +17,9 @@ _SESSION: Final = (
     "SET default_transaction_isolation = 'read committed'; SET jit = off"
 )
 
+_MOST_PREPARED: Final = 500
+"""Statements that a connection keeps: there are some two hundred questions, and to forget one is to plan it anew."""
+
 # A network that drops packets without a word (a firewall that forgot us, a host that is gone) is noticed within half a
 # minute: the system's own limits are fifteen minutes for what was sent, and two hours for what is waited for.
 _LIVENESS: Final[dict[str, Any]] = {
@@ -48,6 +51,7 @@ class Database:
         connection = psycopg.connect(self.url, autocommit=True, application_name=f"correlator {purpose}", **liveness)
         try:
             connection.execute(_SESSION)
+            connection.prepared_max = _MOST_PREPARED
             connection.autocommit = autocommit
         except BaseException:
             connection.close()

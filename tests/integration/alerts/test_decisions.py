@@ -44,7 +44,7 @@ def shop(connection: Connection) -> None:
 
 
 def do(connection: Connection, table: str, kind: Any, **said: Any) -> None:
-    act(connection, incident_on(connection, table).id, Action(kind=kind, **said), "ada")
+    act(connection, incident_on(connection, table).uuid, Action(kind=kind, **said), "ada")
 
 
 def test_somebody_is_told_once_that_a_test_fails_and_once_that_it_passes_again(connection: Connection) -> None:
@@ -129,9 +129,9 @@ def test_a_late_event_that_moves_the_beginning_tells_nobody_again(connection: Co
     add(connection)
     raw_fails(connection)
     decide(connection)
-    before = incident_on(connection, "raw").id
+    before = incident_on(connection, "raw").uuid
     raw_fails(connection, "raw bad earlier", 24)
-    assert incident_on(connection, "raw").id != before
+    assert incident_on(connection, "raw").uuid != before
     decide(connection)
     raw_passes(connection)
     decide(connection)

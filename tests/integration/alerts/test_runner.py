@@ -67,8 +67,8 @@ def test_a_failure_reaches_its_receiver_with_its_cause_its_victims_and_its_owner
     incident = incident_on(connection, "raw")
     said = received.json()
     assert said["event"] == "incident.opened"
-    assert said["about"] == said["incident"]["id"] == str(incident.id)
-    assert said["link"] == f"https://correlator.example.com/incidents/{incident.id}"
+    assert said["about"] == said["incident"]["id"] == str(incident.uuid)
+    assert said["link"] == f"https://correlator.example.com/incidents/{incident.uuid}"
     assert said["incident"]["title"] == listed.title == RAW
     assert said["incident"]["owner"] == "team-raw"
     assert said["incident"]["cause"]["job"] == {"namespace": "airflow", "name": "load"}

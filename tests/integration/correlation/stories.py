@@ -8,6 +8,7 @@ import psycopg
 
 from correlator.correlation.following import follow
 from correlator.correlation.history import History
+from correlator.correlation.ids import id_of
 from correlator.correlation.incidents import Incident, incidents_of
 from correlator.rulebook.events import Event
 from correlator.rulebook.fold import fold
@@ -122,5 +123,5 @@ def incident_of_run(connection: psycopg.Connection[Any], name: str, number: int 
 
 def _one(connection: psycopg.Connection[Any], condition: str, value: object, number: int) -> Incident:
     query = f"SELECT id FROM incidents WHERE {condition} ORDER BY opened_at, id"  # noqa: S608
-    ids = [id_ for (id_,) in connection.execute(query.encode(), [value])]
+    ids = [id_of(id_) for (id_,) in connection.execute(query.encode(), [value])]
     return incidents_of(History(connection), ids)[ids[number]]

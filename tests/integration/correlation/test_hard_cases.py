@@ -27,7 +27,7 @@ Connection = psycopg.Connection[Any]
 
 
 def detail_on(connection: Connection, table: str) -> IncidentDetail:
-    return incident_detail(connection, incident_on(connection, table).id)
+    return incident_detail(connection, incident_on(connection, table).uuid)
 
 
 def cause_on(connection: Connection, table: str) -> str | None:
@@ -176,7 +176,7 @@ def test_a_late_failure_moves_the_start_of_what_someone_commented_on(connection:
         ran("load", "load 2", 10, 11, writes=["raw"]),
         checked("raw", "second", 12, good=False),
     )
-    before = incident_on(connection, "raw").id
+    before = incident_on(connection, "raw").uuid
     act(connection, before, Action(kind="comment", note="it is the new load"), "ada")
     assert cause_on(connection, "raw") == run_id("load 2")
 

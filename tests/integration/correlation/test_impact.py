@@ -4,6 +4,7 @@ from typing import Any
 
 import psycopg
 
+from correlator.correlation.ids import id_of
 from correlator.correlation.incident_detail import ImpactTold, incident_detail
 from tests.integration.correlation.stories import (
     checked,
@@ -23,7 +24,7 @@ Connection = psycopg.Connection[Any]
 
 
 def impact_on(connection: Connection, table: str) -> ImpactTold:
-    return incident_detail(connection, incident_on(connection, table).id).impact
+    return incident_detail(connection, incident_on(connection, table).uuid).impact
 
 
 def affected(found: ImpactTold) -> set[tuple[str, str]]:
@@ -188,7 +189,7 @@ def test_owners_are_those_of_the_dataset_else_those_of_its_job(connection: Conne
         ran("stage", "stage 1", 7, 8, reads=["raw"], writes=["staged"], job_facets=of_job),
     )
 
-    detail = incident_detail(connection, incident_on(connection, "raw").id)
+    detail = incident_detail(connection, incident_on(connection, "raw").uuid)
 
     assert detail.owner == "team raw"
     assert [(one.urn, one.owner) for one in detail.impact.affected] == [(urn("staged"), "team marts")]
@@ -202,11 +203,11 @@ def test_a_run_that_failed_puts_at_risk_who_waits_for_it(connection: Connection)
         ran("load", "load 2", 20, 25, writes=["raw"], state="FAIL"),
     )
 
-    detail = incident_detail(connection, incident_of_run(connection, "load 2").id)
+    detail = incident_detail(connection, incident_of_run(connection, "load 2").uuid)
 
     assert detail.kind == "run"
     assert detail.dataset is not None
-    assert dataset_id("raw") == incident_of_run(connection, "load 2").dataset_id
+    assert id_of(dataset_id("raw")) == incident_of_run(connection, "load 2").dataset_id
     assert detail.impact.affected == []
     assert at_risk(detail.impact) == {urn("staged")}
 

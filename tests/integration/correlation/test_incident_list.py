@@ -176,11 +176,11 @@ def test_counts_are_those_of_what_is_listed(
 
 def test_totals_follow_what_people_do(shop: Connection) -> None:
     for table in "ab":
-        act(shop, incident_on(shop, table).id, Action(kind="resolve", reason="fixed"), "ada")
+        act(shop, incident_on(shop, table).uuid, Action(kind="resolve", reason="fixed"), "ada")
     check_what_is_kept_of_incidents(shop)
     assert incident_counts(shop, Filters()).status["resolved"] == 3
 
-    act(shop, incident_on(shop, "a").id, Action(kind="reopen"), "ada")
+    act(shop, incident_on(shop, "a").uuid, Action(kind="reopen"), "ada")
     check_what_is_kept_of_incidents(shop)
     assert incident_counts(shop, Filters()).status["resolved"] == 2
 
@@ -194,10 +194,10 @@ def test_totals_are_kept_where_other_triggers_are_off(shop: Connection) -> None:
 
 
 def test_what_people_said_can_be_asked_for(shop: Connection) -> None:
-    act(shop, incident_on(shop, "a").id, Action(kind="acknowledge"), "ada")
-    act(shop, incident_on(shop, "a").id, Action(kind="assign", assignee="bob"), "ada")
+    act(shop, incident_on(shop, "a").uuid, Action(kind="acknowledge"), "ada")
+    act(shop, incident_on(shop, "a").uuid, Action(kind="assign", assignee="bob"), "ada")
     until = datetime.now(UTC) + timedelta(hours=1)
-    act(shop, incident_of_run(shop, "d 1").id, Action(kind="mute", until=until), "ada")
+    act(shop, incident_of_run(shop, "d 1").uuid, Action(kind="mute", until=until), "ada")
 
     assert tables(shop, status="acknowledged") == ["a"]
     assert tables(shop, assignee="bob") == ["a"]
@@ -249,8 +249,8 @@ def test_what_is_ignored_is_not_listed(shop: Connection) -> None:
 
 def test_how_long_people_took_is_told_by_owner_and_week(shop: Connection) -> None:
     incident = incident_on(shop, "a")
-    act(shop, incident.id, Action(kind="acknowledge"), "ada", incident.opened_at + timedelta(minutes=5))
-    act(shop, incident.id, Action(kind="resolve", reason="fixed"), "ada", incident.opened_at + timedelta(hours=1))
+    act(shop, incident.uuid, Action(kind="acknowledge"), "ada", incident.opened_at + timedelta(minutes=5))
+    act(shop, incident.uuid, Action(kind="resolve", reason="fixed"), "ada", incident.opened_at + timedelta(hours=1))
 
     found = statistics(shop, datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC))
 

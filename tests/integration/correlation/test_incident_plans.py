@@ -50,7 +50,7 @@ def asking(connection: psycopg.Connection, name: str) -> Callable[[], object]:
 
 
 MOST = {
-    DETAIL: {"incidents": 300, "failures": 250, "job_runs": 2_500, "lineage_edges": 2_600, "test_results": 250},
+    DETAIL: {"incidents": 150, "failures": 80, "job_runs": 1_200, "lineage_edges": 2_400, "test_results": 100},
     "incidents, the newest": {
         "incidents": 400,
         "failures": 100,

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.integration.correlation.weeks import Weeks, engine, first, kinds, metrics, told
-from tests.unit.rulebook.histories import DB
+from tests.unit.rulebook.histories import DB, facet
 
 Connection = psycopg.Connection[Any]
 
@@ -111,3 +111,92 @@ def test_larger_sums_in_as_many_rows_make_up_for_a_run_that_failed(
         weeks.check("mart", day, 4, good=day < 11, test="sum_between", column="amount")
 
     assert (first(told(connection, weeks, "mart")) == ("regions", failed)) == is_made_up
+
+
+def test_what_was_left_out_before_the_last_good_result_is_named_where_nothing_else_is_found(
+    connection: Connection,
+) -> None:
+    """What follows has read both the day that came late and the day itself, and adds up more than one of them."""
+    weeks = Weeks()
+    for day in range(12):
+        if day != 9:
+            weeks.run("load", day, 1, writes=["raw"], rows=108 if day == 10 else 54)
+        weeks.run("mart", day, 2, reads=["raw"], writes=["mart"])
+        weeks.check("mart", day, 3, good=day < 11, test="sum_between", column="amount")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", None)
+    assert kinds(detail.candidates[0]) == {"missing_run"}
+    assert "it was so before the last good result, which had not noticed" in detail.candidates[0].reasons
+
+
+def test_of_those_that_were_left_out_at_once_the_one_farthest_up_is_named(connection: Connection) -> None:
+    weeks, failed = Weeks(), ""
+    for day in range(12):
+        is_broken = day == 9
+        run = weeks.run("load", day, 1, writes=["raw"], state="FAIL" if is_broken else "COMPLETE")
+        failed = run if is_broken else failed
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"], state="ABORT" if is_broken else "COMPLETE")
+        weeks.run("mart", day, 3, reads=["staged"], writes=["mart"])
+        weeks.check("mart", day, 4, good=day < 11, test="sum_between", column="amount")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", failed)
+    assert "something further upstream was left out at the time, too" in detail.candidates[1].reasons
+
+
+def test_one_of_many_writers_that_has_stopped_is_missed_however_often_the_others_write(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(4):
+        for hour in range(24):
+            if (day, hour) < (3, 10):
+                weeks.run("first", day, hour + 0.05, writes=["raw"], rows=20, minutes=1)
+            weeks.run("second", day, hour + 0.1, writes=["raw"], rows=30, minutes=1)
+            weeks.run("third", day, hour + 0.15, writes=["raw"], rows=10, minutes=1)
+        weeks.check("raw", day, 23.5, good=day < 3, test="sum_between", column="amount")
+
+    detail = told(connection, weeks, "raw")
+
+    assert first(detail) == ("first", None)
+    assert kinds(detail.candidates[0]) == {"missing_run"}
+
+
+def test_who_began_early_because_nobody_made_it_wait_has_read_what_was_old(connection: Connection) -> None:
+    """It is started when what it reads is there: that takes ten minutes, but for the day when nothing came."""
+    weeks = Weeks()
+    for day in range(9):
+        is_there = day < 8
+        if is_there:
+            weeks.run("stage", day, 2.2, reads=["lake"], writes=["staged"], minutes=10)
+        weeks.run("join", day, 2.4 if is_there else 2.2, reads=["staged"], writes=["joined"], minutes=9)
+        weeks.run("mart", day, 2.7, reads=["joined"], writes=["mart"])
+        weeks.check("mart", day, 3, good=is_there, test="expect_table_to_be_fresh", column="")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("stage", None)
+    assert kinds(detail.candidates[0]) == {"missing_run"}
+
+
+def test_a_writer_that_has_stopped_is_not_missed_where_another_has_replaced_it_all(connection: Connection) -> None:
+    weeks = Weeks()
+    whole = {
+        "namespace": DB,
+        "name": "raw",
+        "facets": {"lifecycleStateChange": facet(lifecycleStateChange="OVERWRITE")},
+    }
+    for day in range(4):
+        for hour in range(24):
+            if (day, hour) < (3, 10):
+                weeks.run("first", day, hour + 0.05, writes=["raw"], rows=20, minutes=1)
+            weeks.run("second", day, hour + 0.1, writes=["raw"], rows=30, minutes=1)
+            weeks.run("third", day, hour + 0.15, writes=["raw"], rows=10, minutes=1)
+            if (day, hour) == (3, 15):
+                weeks.run("reload", day, hour + 0.3, writes=[whole], minutes=1)
+        weeks.check("raw", day, 23.5, good=day < 3, test="sum_between", column="amount")
+
+    detail = told(connection, weeks, "raw")
+
+    assert "first" not in {one.job.name for one in detail.candidates}

@@ -52,21 +52,21 @@ def test_an_incident_is_open_then_acknowledged_then_resolved(connection: Connect
     incident = red(connection, 10)
 
     assert status(connection, incident) == "open"
-    do(connection, incident.id, "acknowledge")
+    do(connection, incident.uuid, "acknowledge")
     assert status(connection, incident) == "acknowledged"
-    after = do(connection, incident.id, "resolve", reason="fixed", note="the key was wrong")
+    after = do(connection, incident.uuid, "resolve", reason="fixed", note="the key was wrong")
     assert (after.resolved_by, after.resolved_at) == ("person", NOON)
     assert status(connection, after) == "resolved"
-    assert kinds(connection, incident.id) == ["failed", "acknowledge", "resolve"]
+    assert kinds(connection, incident.uuid) == ["failed", "acknowledge", "resolve"]
 
 
 def test_a_failure_after_a_resolve_is_a_new_incident_and_reopening_makes_it_one_again(connection: Connection) -> None:
     first = red(connection, 10)
-    do(connection, first.id, "resolve", reason="fixed")
+    do(connection, first.uuid, "resolve", reason="fixed")
     second = red(connection, 180)
     assert second.id != first.id
 
-    after = do(connection, first.id, "reopen")
+    after = do(connection, first.uuid, "reopen")
 
     assert after.id == first.id
     assert after.failures == 2
@@ -81,32 +81,32 @@ def test_a_later_pass_resolves_by_itself_and_cannot_be_reopened(connection: Conn
     after = incident_on(connection, "raw")
     assert after.resolved_by == "pass"
     with pytest.raises(SenselessActionError, match="later pass"):
-        do(connection, incident.id, "reopen")
+        do(connection, incident.uuid, "reopen")
 
 
 def test_what_has_passed_since_a_person_resolved_it_cannot_be_reopened(connection: Connection) -> None:
     incident = red(connection, 10)
-    do(connection, incident.id, "resolve", reason="fixed")
+    do(connection, incident.uuid, "resolve", reason="fixed")
     green(connection, 180)
 
     with pytest.raises(SenselessActionError, match="has passed since"):
-        do(connection, incident.id, "reopen")
+        do(connection, incident.uuid, "reopen")
     assert incident_on(connection, "raw").resolved_by == "person"
-    assert kinds(connection, incident.id).count("reopen") == 0
+    assert kinds(connection, incident.uuid).count("reopen") == 0
 
 
 def test_what_was_done_can_be_taken_back(connection: Connection) -> None:
     incident = red(connection, 10)
-    do(connection, incident.id, "acknowledge")
-    do(connection, incident.id, "unacknowledge")
+    do(connection, incident.uuid, "acknowledge")
+    do(connection, incident.uuid, "unacknowledge")
     assert status(connection, incident) == "open"
     assert incident_list(connection, Filters(status="acknowledged")) == []
-    do(connection, incident.id, "acknowledge")
+    do(connection, incident.uuid, "acknowledge")
     assert status(connection, incident) == "acknowledged"
-    assert [one.id for one in incident_list(connection, Filters(status="acknowledged"))] == [incident.id]
+    assert [one.id for one in incident_list(connection, Filters(status="acknowledged"))] == [incident.uuid]
 
-    do(connection, incident.id, "assign", assignee="bob")
-    do(connection, incident.id, "unassign")
+    do(connection, incident.uuid, "assign", assignee="bob")
+    do(connection, incident.uuid, "unassign")
     assert standings(History(connection), [incident], NOON)[incident.id].assignee is None
     assert incident_list(connection, Filters(assignee="bob")) == []
 
@@ -130,12 +130,12 @@ def test_what_makes_no_sense_is_refused_with_words(
 ) -> None:
     incident = red(connection, 10)
     for said in before:
-        do(connection, incident.id, **said)
-    told = kinds(connection, incident.id)
+        do(connection, incident.uuid, **said)
+    told = kinds(connection, incident.uuid)
 
     with pytest.raises(SenselessActionError, match=words):
-        do(connection, incident.id, **senseless)
-    assert kinds(connection, incident.id) == told
+        do(connection, incident.uuid, **senseless)
+    assert kinds(connection, incident.uuid) == told
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_what_lacks_something_is_refused_with_words(connection: Connection, said
     incident = red(connection, 10)
 
     with pytest.raises(InvalidActionError, match=words):
-        do(connection, incident.id, **said)
+        do(connection, incident.uuid, **said)
 
 
 def test_nobody_can_speak_of_an_incident_that_is_not_there(connection: Connection) -> None:
@@ -164,7 +164,7 @@ def test_nobody_can_speak_of_an_incident_that_is_not_there(connection: Connectio
 
 def test_a_mute_is_of_the_test_outlasts_its_incidents_and_ends_when_it_says(connection: Connection) -> None:
     incident = red(connection, 10)
-    do(connection, incident.id, "mute", until=NOON + timedelta(hours=1))
+    do(connection, incident.uuid, "mute", until=NOON + timedelta(hours=1))
     assert status(connection, incident) == "muted"
 
     green(connection, 20)
@@ -173,7 +173,7 @@ def test_a_mute_is_of_the_test_outlasts_its_incidents_and_ends_when_it_says(conn
     assert again.id != incident.id
     assert status(connection, again) == "muted"
     assert status(connection, again, NOON + timedelta(hours=1)) == "open"
-    do(connection, again.id, "unmute")
+    do(connection, again.uuid, "unmute")
     assert status(connection, again) == "open"
 
 
@@ -181,26 +181,26 @@ def test_the_id_of_any_failure_leads_to_the_incident(connection: Connection) -> 
     incident = red(connection, 10, 20, 30)
     failures = connection.execute("SELECT id FROM failures ORDER BY at").fetchall()
 
-    assert {incident_detail(connection, failure).id for (failure,) in failures} == {incident.id}
+    assert {incident_detail(connection, failure).id for (failure,) in failures} == {incident.uuid}
     assert do(connection, failures[-1][0], "acknowledge").id == incident.id
 
 
 def test_words_stay_with_their_failure_when_a_late_one_moves_the_start(connection: Connection) -> None:
     incident = red(connection, 30)
-    do(connection, incident.id, "comment", note="I look into it")
-    do(connection, incident.id, "acknowledge")
+    do(connection, incident.uuid, "comment", note="I look into it")
+    do(connection, incident.uuid, "acknowledge")
 
     earlier = red(connection, 10)
 
     assert earlier.id != incident.id
-    detail = incident_detail(connection, incident.id)
-    assert (detail.id, detail.status, detail.failures) == (earlier.id, "acknowledged", 2)
+    detail = incident_detail(connection, incident.uuid)
+    assert (detail.id, detail.status, detail.failures) == (earlier.uuid, "acknowledged", 2)
     assert [moment.note for moment in detail.timeline if moment.kind == "comment"] == ["I look into it"]
 
 
 def test_words_are_about_what_was_known_when_a_late_pass_parts_a_streak(connection: Connection) -> None:
     incident = red(connection, 10, 30)
-    do(connection, incident.id, "acknowledge")
+    do(connection, incident.uuid, "acknowledge")
 
     green(connection, 20)
 
@@ -211,14 +211,14 @@ def test_words_are_about_what_was_known_when_a_late_pass_parts_a_streak(connecti
 def test_a_resolve_covers_failures_whose_clock_is_ahead(connection: Connection) -> None:
     incident = red(connection, 10)
 
-    after = do(connection, incident.id, "resolve", now=incident.opened_at - timedelta(hours=1), reason="other")
+    after = do(connection, incident.uuid, "resolve", now=incident.opened_at - timedelta(hours=1), reason="other")
 
     assert after.resolved_at == incident.last_failed_at
 
 
 def test_a_run_that_names_the_incident_is_on_its_timeline(connection: Connection) -> None:
     incident = red(connection, 10, 20)
-    context = {"correlator_incidentContext": facet(incidentId=str(incident.id))}
+    context = {"correlator_incidentContext": facet(incidentId=str(incident.uuid))}
     other = {"correlator_incidentContext": facet(incidentId="INC-12345")}
     tell(
         connection,
@@ -226,7 +226,7 @@ def test_a_run_that_names_the_incident_is_on_its_timeline(connection: Connection
         ran("repair", "another", 27, 28, writes=["raw"], facets=other),
     )
 
-    told = [moment for moment in incident_detail(connection, incident.id).timeline if moment.kind == "run"]
+    told = [moment for moment in incident_detail(connection, incident.uuid).timeline if moment.kind == "run"]
 
     assert [(moment.run_id, moment.job and moment.job.name) for moment in told] == [(run_id("repair"), "repair")]
 
@@ -235,13 +235,13 @@ def test_similar_incidents_of_before_say_how_they_ended_and_how_long_they_took(c
     first = red(connection, 10)
     green(connection, 20)
     second = red(connection, 30)
-    do(connection, second.id, "resolve", reason="false_alarm", note="the test was wrong")
+    do(connection, second.uuid, "resolve", reason="false_alarm", note="the test was wrong")
     third = red(connection, 180)
 
-    similar = incident_detail(connection, third.id).similar
+    similar = incident_detail(connection, third.uuid).similar
 
     assert [(one.id, one.outcome, one.took_s, one.note) for one in similar] == [
-        (second.id, "false_alarm", (NOON - second.opened_at).total_seconds(), "the test was wrong"),
-        (first.id, "passed", 600.0, None),
+        (second.uuid, "false_alarm", (NOON - second.opened_at).total_seconds(), "the test was wrong"),
+        (first.uuid, "passed", 600.0, None),
     ]
     assert "same test" in similar[0].likeness

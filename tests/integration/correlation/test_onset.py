@@ -4,7 +4,7 @@ from typing import Any
 
 import psycopg
 
-from tests.integration.correlation.weeks import Weeks, first, told, version
+from tests.integration.correlation.weeks import Weeks, engine, first, sql, told, version
 
 Connection = psycopg.Connection[Any]
 
@@ -174,3 +174,19 @@ def test_hours_of_which_none_is_odd_are_odd_together_and_the_first_of_them_is_me
     (evidence,) = detail.candidates[0].evidence
     assert evidence.kind == "volume"
     assert "by 12 runs together" in evidence.sentence
+
+
+def test_a_new_version_of_a_repository_is_not_when_another_engine_came(connection: Connection) -> None:
+    """The statement itself is the same, so what was deployed concerns others."""
+    weeks, began = Weeks(), ""
+    for day in range(6):
+        for hour in range(24):
+            is_new = (day, hour) >= (5, 2)
+            code = version("b" if (day, hour) >= (4, 20) else "a") | sql("SELECT id, price FROM lake")
+            facets = engine("4.0" if is_new else "3.2")
+            run = weeks.run("load", day, hour, writes=["raw"], job_facets=code, facets=facets)
+            began = began or (run if is_new else "")
+        weeks.run("mart", day, 4.5, reads=["raw"], writes=["mart"], rows=1000 + day if day < 5 else 300)
+        weeks.check("mart", day, 5, good=day < 5, test="row_count_in_range")
+
+    assert first(told(connection, weeks, "mart")) == ("load", began)

@@ -35,7 +35,7 @@ def shop(connection: Connection) -> Connection:
 
 def test_a_brief_names_the_root_the_reason_and_the_harm(shop: Connection) -> None:
     incident = incident_on(shop, "staged")
-    (brief,) = incident_briefs(shop, [incident.id, incident.id, uuid4()])
+    (brief,) = incident_briefs(shop, [incident.uuid, incident.uuid, uuid4()])
     assert brief.root_cause is not None
     assert (brief.root_cause.job.name, brief.root_cause.distance) == ("load", 1)
     assert "90 rows written" in brief.root_cause.why[0]
@@ -45,7 +45,7 @@ def test_a_brief_names_the_root_the_reason_and_the_harm(shop: Connection) -> Non
 
 def test_a_brief_says_when_nobody_is_known_to_write_it(connection: Connection) -> None:
     tell(connection, checked("alone", "t", 1, good=False))
-    (brief,) = incident_briefs(connection, [incident_on(connection, "alone").id])
+    (brief,) = incident_briefs(connection, [incident_on(connection, "alone").uuid])
     assert brief.root_cause is None
     assert brief.sentence == "no producer is known"
 
@@ -77,7 +77,7 @@ def test_consequences_are_listed_by_their_root(connection: Connection) -> None:
         checked("staged", "red too", 7, good=False),
     )
     root = incident_on(connection, "raw")
-    (child,) = incident_list(connection, Filters(root=root.id))
+    (child,) = incident_list(connection, Filters(root=root.uuid))
     assert child.dataset is not None
     assert child.dataset.name == "staged"
 

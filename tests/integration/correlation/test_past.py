@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import pytest
 
 from correlator.correlation.history import History
+from correlator.correlation.ids import Id, id_of
 from correlator.correlation.past import MOST_RUNS, JobPast, facets_at, past_facets, pasts, run_facets, varied
 from correlator.rulebook.events import Event
 from correlator.rulebook.identity import job_key
@@ -15,7 +15,8 @@ from tests.integration.correlation.stories import dataset_id, ran, run_id, sized
 from tests.unit.rulebook.histories import BEGINNING, facet, job_event, run_event
 
 Connection = psycopg.Connection[Any]
-JOB = UUID(bytes=job_key("airflow", "load"))
+JOB = Id(job_key("airflow", "load"))
+TABLE = id_of(dataset_id("t"))
 UNTIL = datetime(2026, 5, 6, tzinfo=UTC)
 
 
@@ -35,7 +36,7 @@ def busy(connection: Connection) -> Connection:
 
 
 def past_of(connection: Connection, number: int = 60) -> JobPast:
-    return pasts(History(connection), [JOB], UNTIL, [(JOB, dataset_id("t"))], number)[JOB]
+    return pasts(History(connection), [JOB], UNTIL, [(JOB, TABLE)], number)[JOB]
 
 
 def names(connection: Connection, past: JobPast) -> list[str]:
@@ -60,10 +61,42 @@ def test_amounts_are_those_of_its_own_runs_however_often_others_write(
 
     past = past_of(busy)
 
-    written = {run.id: rows for run, rows, _ in past.written[dataset_id("t")]}
+    written = {run.id: rows for run, rows, _ in past.written[TABLE]}
     assert [written[run.id] for run in past.runs] == [107, 106, 50, 104, 103, 102, 101, 100]
-    samples = past.rows_before(dataset_id("t"), UNTIL)
-    assert [sample.amount for sample in samples] == [107, 106, 104, 103, 102, 101, 100]
+    assert past.rows_before(TABLE, UNTIL).amounts() == [107, 106, 104, 103, 102, 101, 100]
+
+
+def test_amounts_before_a_moment_go_no_further_than_the_last_good_result_where_these_are_enough(
+    connection: Connection,
+) -> None:
+    for hour in range(14):
+        tell(connection, ran("load", f"load {hour}", hour * 60, hour * 60 + 1, writes=[sized("t", 100 + hour)]))
+    past = past_of(connection)
+    ends = [run.ended_at for run in past.runs]
+
+    assert past.rows_before(TABLE, ends[0]).amounts(3) == [112, 111, 110]
+    assert past.rows_before(TABLE, ends[0], ends[4]).amounts(3) == [109, 108, 107]
+    assert past.rows_before(TABLE, ends[0], ends[9]).amounts(3) == [112, 111, 110]
+
+
+def test_the_good_runs_of_a_while_are_those_that_ended_in_it(busy: Connection) -> None:
+    past = past_of(busy)
+    ends = [run.ended_at for run in past.runs]
+
+    assert [run.ended_at for run in past.good_before(ends[1])] == [ends[3], ends[4], ends[5], ends[6], ends[7]]
+    assert [run.ended_at for run in past.good_between(ends[4], ends[1])] == [ends[1], ends[3], ends[4]]
+    assert [run.ended_at for run in past.failed] == [ends[2]]
+
+
+def test_of_a_busy_job_all_runs_of_late_are_looked_at_and_of_others_the_last(connection: Connection) -> None:
+    for hour in range(12):
+        tell(connection, ran("load", f"load {hour}", hour * 60, hour * 60 + 1))
+    early = datetime(2026, 5, 4, 16, tzinfo=UTC)
+
+    assert len(pasts(History(connection), [JOB], early, [], 3)[JOB].runs) == len(
+        [at for at in range(12) if BEGINNING + timedelta(minutes=at * 60 + 1) <= early]
+    )
+    assert len(pasts(History(connection), [JOB], early + timedelta(days=30), [], 3)[JOB].runs) == 3
 
 
 def test_of_a_dataset_that_is_not_asked_for_no_amounts_are_known(busy: Connection) -> None:
@@ -167,7 +200,7 @@ def test_of_what_more_than_one_thing_was_said_within_some_time(connection: Conne
     for name, began, query in (("one", 0, "a"), ("two", 70, "a"), ("three", 200, "b")):
         tell(connection, ran("load", name, began, began + 5, job_facets={"sql": facet(query=query)}))
 
-    def between(first: float, last: float) -> set[UUID]:
+    def between(first: float, last: float) -> set[Id]:
         since, until = (BEGINNING + timedelta(minutes=minute) for minute in (first, last))
         return varied(History(connection), "job", [(JOB, since, until)], ["sql"])
 

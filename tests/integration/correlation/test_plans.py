@@ -84,13 +84,11 @@ def test_a_closure_at_another_moment_is_found_by_indexes(filled: psycopg.Connect
 
 def test_a_cause_is_found_by_indexes(filled: psycopg.Connection) -> None:
     last = "SELECT dataset_id, job_run_id, used_at, dataset_id FROM lineage_edges WHERE edge_type = 'output'"
-    row = filled.execute(f"{last} ORDER BY used_at DESC LIMIT 1".encode()).fetchone()
-    assert row is not None
-    bad = Version(*row)
+    history = History(filled)
+    bad = Version(*history.rows(f"{last} ORDER BY used_at DESC LIMIT 1")[0])
     of_dataset = f"{last} AND dataset_id = %s AND used_at < %s ORDER BY used_at DESC LIMIT 1"
-    row = filled.execute(of_dataset.encode(), [bad.dataset, bad.at]).fetchone()
-    assert row is not None
-    failure = Failure(Question("volume", ""), bad.dataset, bad, Version(*row), bad.at)
+    good = Version(*history.rows(of_dataset, bad.dataset, bad.at)[0])
+    failure = Failure(Question("volume", ""), bad.dataset, bad, good, bad.at)
 
     for _ in range(7):
         read = read_whole(filled, LARGE, lambda: explain(History(filled), failure, Limits(runs=100)))

@@ -358,6 +358,20 @@ def test_what_was_only_passed_on_in_an_incident_before_is_no_evidence_that_it_wa
     assert [(one.opened_at.day, "same evidence" in one.likeness) for one in detail.similar] == [(13, False)]
 
 
+def test_the_same_kind_of_evidence_against_another_job_is_not_the_same(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(20):
+        weeks.run("load", day, 1, writes=["raw"], rows=90 if day == 19 else 9000 + 11 * day)
+        weeks.run("other", day, 1.5, writes=["beside"], rows=80 if day == 9 else 8000 + 7 * day)
+        weeks.run("mart", day, 3, reads=["raw", "beside"], writes=["mart"])
+        weeks.check("mart", day, 4, good=day not in (9, 19), test="in_range", column="price")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert [(one.opened_at.day, one.likeness) for one in detail.similar] == [(13, ["same test", "same dataset"])]
+
+
 def test_an_answer_says_when_it_did_not_look_at_all_there_is(connection: Connection) -> None:
     weeks = Weeks()
     for place in range(4):

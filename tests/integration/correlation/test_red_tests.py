@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.integration.correlation.weeks import Weeks, first, kinds, told, version
+from tests.integration.correlation.weeks import Weeks, engine, first, kinds, told, version
 
 Connection = psycopg.Connection[Any]
 
@@ -83,3 +83,19 @@ def test_a_test_of_the_same_table_or_a_later_one_says_nothing_of_what_was_before
     detail = told(connection, weeks, "mart")
 
     assert not any("test_failed" in kinds(candidate) for candidate in detail.candidates)
+
+
+def test_a_red_test_is_no_effect_of_another_engine_where_what_went_in_was_odd(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(12):
+        bad = day == 11
+        weeks.run("load", day, 1, writes=["raw"], rows=1700 if bad else 1000 + day)
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"], facets=engine("3.3" if bad else "3.2"))
+        weeks.check("staged", day, 2.5, good=not bad, test="sum_between", column="amount")
+        weeks.run("mart", day, 3, reads=["staged"], writes=["mart"])
+        weeks.check("mart", day, 4, good=not bad, test="sum_between", column="amount")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert "test_failed" in kinds(detail.candidates[1])

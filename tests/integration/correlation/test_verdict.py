@@ -27,7 +27,7 @@ def test_a_dataset_whose_tests_pass_is_safe(connection: Connection) -> None:
 def test_a_red_test_makes_it_unsafe_and_a_later_pass_safe_again(connection: Connection) -> None:
     tell(connection, ran("load", "1", 0, 1, writes=["raw"]), checked("raw", "test", 2, good=False))
     found = judged(connection, "raw")
-    assert (found.verdict, found.incidents) == ("unsafe", [incident_on(connection, "raw").id])
+    assert (found.verdict, found.incidents) == ("unsafe", [incident_on(connection, "raw").uuid])
     assert "not_null of column id fails" in found.reason
 
     tell(connection, ran("load", "2", 10, 11, writes=["raw"]), checked("raw", "again", 12, good=True))
@@ -74,7 +74,7 @@ def test_it_is_unsafe_when_who_writes_it_failed(connection: Connection) -> None:
     )
 
     found = judged(connection, "raw")
-    assert (found.verdict, found.incidents) == ("unsafe", [incident_of_run(connection, "2").id])
+    assert (found.verdict, found.incidents) == ("unsafe", [incident_of_run(connection, "2").uuid])
 
 
 @pytest.mark.parametrize("table", ["untested", "never named"])

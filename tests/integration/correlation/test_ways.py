@@ -259,3 +259,19 @@ def test_a_fall_that_goes_on_beyond_who_does_not_count_is_followed(connection: C
         weeks.check("mart", day, 4, good=day < 11, test="sum_between", column="tax")
 
     assert first(told(connection, weeks, "mart")) == ("customers", changed)
+
+
+def test_rows_that_were_multiplied_on_their_way_have_come_in_as_more(connection: Connection) -> None:
+    """What is joined to itself, or to what has grown as well, has more than both."""
+    weeks = Weeks()
+    for day in range(12):
+        bad = day == 11
+        weeks.run("load", day, 1, writes=["raw"], rows=2300 if bad else 1000 + day, facets=engine("2" if bad else "1"))
+        weeks.run("join", day, 2, reads=["raw"], writes=["joined"], rows=50_000 if bad else 5000 + 9 * day)
+        weeks.run("mart", day, 3, reads=["joined"], writes=["mart"])
+        weeks.check("mart", day, 4, good=not bad, test="expect_column_mean_to_be_between", column="amount")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert "what it read had changed in the same way, though by less" in detail.candidates[1].reasons

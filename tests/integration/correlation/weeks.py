@@ -131,7 +131,7 @@ def engine(text: str) -> Json:
 def told(connection: psycopg.Connection[Any], weeks: Weeks, table: str) -> IncidentDetail:
     """What is said of the last failure on a table."""
     tell(connection, weeks.events)
-    return incident_detail(connection, incident_on(connection, table).id)
+    return incident_detail(connection, incident_on(connection, table).uuid)
 
 
 def first(detail: IncidentDetail) -> tuple[str, str | None]:

@@ -1,14 +1,15 @@
 """What is odd, and what is late."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from correlator.correlation.usual import Oddity, Sample, cadence, oddity
+from correlator.correlation.usual import Oddity, Samples, cadence, oddity
 
 _MONDAY = datetime(2026, 5, 4, 6, tzinfo=UTC)
+_Told = tuple[datetime, float]
 
 
 def wobble(number: int) -> float:
@@ -16,12 +17,12 @@ def wobble(number: int) -> float:
     return 1 + 0.03 * math.sin(number * 2.4)
 
 
-def daily(days: int, amount: Callable[[int], float]) -> list[Sample]:
-    return [Sample.of(_MONDAY + timedelta(days=day), amount(day) * wobble(day)) for day in range(days)]
+def daily(days: int, amount: Callable[[int], float]) -> list[_Told]:
+    return [(_MONDAY + timedelta(days=day), amount(day) * wobble(day)) for day in range(days)]
 
 
-def judged(samples: list[Sample], day: float, amount: float) -> Oddity:
-    found = oddity(_MONDAY + timedelta(days=day), amount, samples[::-1])
+def judged(samples: Sequence[_Told], day: float, amount: float) -> Oddity:
+    found = oddity(_MONDAY + timedelta(days=day), amount, Samples.of(samples[::-1]))
     assert found is not None
     return found
 
@@ -35,7 +36,7 @@ def test_odd_is_what_is_far_from_all_that_was(amount: float, is_odd: bool) -> No
 
 
 def test_of_few_nothing_can_be_said() -> None:
-    assert oddity(_MONDAY, 1000, daily(3, lambda _: 1)) is None
+    assert oddity(_MONDAY, 1000, Samples.of(daily(3, lambda _: 1))) is None
 
 
 def test_a_weekend_is_judged_by_weekends() -> None:
@@ -58,7 +59,7 @@ def test_as_much_as_on_a_weekday_is_odd_on_a_quiet_sunday() -> None:
 
 
 def test_what_has_always_been_the_same_is_no_number_by_chance() -> None:
-    regions = [Sample.of(_MONDAY + timedelta(days=day), 12) for day in range(10)]
+    regions = [(_MONDAY + timedelta(days=day), 12) for day in range(10)]
 
     assert judged(regions, 10, 7).strength
     assert not judged(daily(10, lambda day: 10 + day % 5), 10, 7).strength
@@ -71,11 +72,11 @@ def test_of_one_weekend_it_is_not_known_what_weekends_are_like() -> None:
 
 
 def test_a_delivery_that_comes_an_hour_later_is_what_it_was_on_other_days() -> None:
-    hours = [Sample.of(_MONDAY + timedelta(hours=hour), 4000 if hour % 24 == 4 else 0) for hour in range(11 * 24)]
+    hours = [(_MONDAY + timedelta(hours=hour), 4000 if hour % 24 == 4 else 0) for hour in range(11 * 24)]
     at = _MONDAY + timedelta(days=11, hours=5)
 
     def strength(amount: float) -> float:
-        found = oddity(at, amount, hours[::-1])
+        found = oddity(at, amount, Samples.of(hours[::-1]))
         assert found is not None
         return found.strength
 
@@ -91,7 +92,7 @@ def test_a_night_is_judged_by_nights() -> None:
     def usual(hour: int) -> float:
         return 100 + 900 * math.sin(math.pi * (hour % 24) / 24) ** 2
 
-    samples = [Sample.of(_MONDAY + timedelta(hours=hour), usual(hour + 6) * wobble(hour)) for hour in range(8 * 24)]
+    samples = [(_MONDAY + timedelta(hours=hour), usual(hour + 6) * wobble(hour)) for hour in range(8 * 24)]
 
     assert not judged(samples, 8 + 18 / 24, usual(0)).strength
     assert judged(samples, 8 + 18 / 24, 4 * usual(0)).strength == 1
@@ -109,7 +110,7 @@ def test_what_has_grown_is_judged_by_what_it_would_be_now() -> None:
 
 
 def test_a_single_odd_one_among_them_changes_nothing() -> None:
-    samples = [*daily(30, lambda _: 1000), Sample.of(_MONDAY + timedelta(days=30), 50_000)]
+    samples = [*daily(30, lambda _: 1000), (_MONDAY + timedelta(days=30), 50_000)]
 
     assert judged(samples, 31, 400).strength
 
@@ -156,15 +157,15 @@ def test_days_that_differ_by_chance_are_of_one_kind() -> None:
 
 def test_of_less_than_two_weeks_no_days_are_taken_for_another_kind() -> None:
     week = (340, 230, 219, 232, 224, 283, 325)
-    samples = [Sample.of(_MONDAY + timedelta(days=day), 1000 * week[day % 7]) for day in range(1, 10)]
+    samples = [(_MONDAY + timedelta(days=day), 1000 * week[day % 7]) for day in range(1, 10)]
 
     assert judged(samples, 10, 670_000).strength
 
 
 def test_the_hours_before_it_on_the_same_day_are_not_what_is_usual_on_that_weekday() -> None:
-    hours = [Sample.of(_MONDAY + timedelta(hours=hour), 500 if hour >= 72 else 1000 + hour % 24) for hour in range(76)]
+    hours = [(_MONDAY + timedelta(hours=hour), 500 if hour >= 72 else 1000 + hour % 24) for hour in range(76)]
 
-    found = oddity(_MONDAY + timedelta(hours=76), 500, hours[::-1])
+    found = oddity(_MONDAY + timedelta(hours=76), 500, Samples.of(hours[::-1]))
 
     assert found is not None
     assert found.strength

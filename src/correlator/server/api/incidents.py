@@ -236,13 +236,13 @@ def _act(connection: Connection, asked: Asked) -> ActionAnswer:
         raise conflict(str(error)) from None
     standing = standings(History(connection), [incident])[incident.id]
     return ActionAnswer(
-        id=incident.id,
+        id=incident.uuid,
         status=standing.status,
         assignee=standing.assignee,
         muted_until=None if standing.muted is None else standing.muted.until,
         resolved_at=incident.resolved_at,
         resolved_by=incident.resolved_by,
-        root_id=incident.root_id,
+        root_id=incident.root_uuid,
     )
 
 
