@@ -1,7 +1,8 @@
 """Who has to be told of what: of an incident once, when it begins and when it is over, and of a pipeline that lags.
 
 An incident waits a moment for its root to arrive (`group_wait`): by then it is clear whether it is a consequence of
-another, of which somebody is told anyway. What is decided is written into the outbox in the same transaction.
+another, of which somebody is told anyway. Where the root is a run that no test looks at, the first incident that it is
+named for stands for all. What is decided is written into the outbox in the same transaction.
 """
 
 import logging
@@ -34,6 +35,10 @@ _AT_ONCE: Final = 20
 """Decisions between two looks at what waits to be sent: to explain an incident takes a while."""
 _LOOK_AGAIN: Final = 60.0
 """Seconds until a consequence, or what is muted, is looked at again: it may be neither by then."""
+_OF_ITS_AGE: Final = 0.01
+"""What has waited for days is looked at less often."""
+_SURE: Final = 0.5
+"""The least strength of evidence for which a run counts as the reason."""
 
 _ANYTHING: Final = """
 SELECT EXISTS (SELECT FROM kept.alert_watch WHERE told_at IS NULL),
@@ -48,7 +53,7 @@ WHERE told_at IS NULL AND due_at <= now()
        OR seen_at + make_interval(secs => %(wait)s + %(lag)s) <= now())
 ORDER BY seen_at, failure_id LIMIT %(most)s
 """
-# All at once of what is over, or too old, and was never muted: a backfill may bring a hundred thousand of them.
+# All at once of what is over, or too old when it came, and was never muted: a backfill may bring a hundred thousand.
 _SWEEP: Final = """
 DELETE FROM kept.alert_watch WHERE told_at IS NULL AND failure_id IN (
     SELECT seen.failure_id FROM kept.alert_watch AS seen
@@ -56,7 +61,7 @@ DELETE FROM kept.alert_watch WHERE told_at IS NULL AND failure_id IN (
     LEFT JOIN facts.incidents AS incident ON incident.id = failure.incident_id
     WHERE seen.told_at IS NULL AND seen.due_at <= now() AND (
         incident.id IS NULL OR incident.resolved_at IS NOT NULL
-        OR (incident.opened_at < now() - make_interval(secs => %s) AND NOT EXISTS (
+        OR (incident.opened_at < now() - make_interval(secs => %s) AND NOT seen.waits_for_another AND NOT EXISTS (
             SELECT FROM kept.incident_actions AS said
             WHERE said.subject_id = failure.subject_id AND said.kind IN ('mute', 'unmute')
         ))
@@ -64,15 +69,33 @@ DELETE FROM kept.alert_watch WHERE told_at IS NULL AND failure_id IN (
     LIMIT 10000
 )
 """
-_TAKE: Final = "SELECT seen_at FROM kept.alert_watch WHERE failure_id = %s AND told_at IS NULL FOR UPDATE SKIP LOCKED"
+_TAKE: Final = """
+SELECT seen_at, cause, waits_for_another FROM kept.alert_watch
+WHERE failure_id = %s AND told_at IS NULL FOR UPDATE SKIP LOCKED
+"""
 _MOVE: Final = """
-INSERT INTO kept.alert_watch (failure_id, seen_at) VALUES (%s, %s) ON CONFLICT (failure_id) DO NOTHING
+INSERT INTO kept.alert_watch (failure_id, seen_at, cause, waits_for_another) VALUES (%s, %s, %s, %s)
+ON CONFLICT (failure_id) DO NOTHING
 """
 _FORGET: Final = "DELETE FROM kept.alert_watch WHERE failure_id = %s"
 _POSTPONE: Final = "UPDATE kept.alert_watch SET due_at = now() + make_interval(secs => %s) WHERE failure_id = %s"
-_TELL: Final = (
-    "UPDATE kept.alert_watch SET told_at = now(), due_at = '-infinity', occasion = %s, title = %s WHERE failure_id = %s"
-)
+_WAIT: Final = """
+UPDATE kept.alert_watch
+SET due_at = now() + greatest(make_interval(secs => %s), (now() - seen_at) * %s), waits_for_another = true, cause = %s
+WHERE failure_id = %s
+"""
+_TELL: Final = """
+UPDATE kept.alert_watch SET told_at = now(), due_at = '-infinity', occasion = %s, title = %s, cause = %s
+WHERE failure_id = %s
+"""
+# A root that comes after its consequence is better news.
+_TOLD_OF_CAUSE: Final = """
+SELECT told.failure_id, told.occasion
+FROM kept.alert_watch AS told
+LEFT JOIN facts.failures AS failure ON failure.id = told.failure_id
+LEFT JOIN facts.incidents AS incident ON incident.id = failure.incident_id
+WHERE told.told_at IS NOT NULL AND told.cause = %s AND told.cause <> '' AND incident.root_id IS DISTINCT FROM %s
+"""
 # Another failure of the same incident of which somebody was told: the incident has begun earlier than was known then.
 _TOLD: Final = """
 SELECT FROM kept.alert_watch AS told JOIN facts.failures AS failure ON failure.id = told.failure_id
@@ -113,6 +136,14 @@ _ACKNOWLEDGED: Final = "UPDATE kept.alert_watch SET acknowledged_at = now() WHER
 _ALARM: Final = "SELECT times, told_at FROM kept.pipeline_alarm FOR UPDATE"
 _RAISE: Final = "UPDATE kept.pipeline_alarm SET times = times + 1, told_at = now()"
 _CALL_OFF: Final = "UPDATE kept.pipeline_alarm SET told_at = NULL"
+
+
+class _Seen(Struct, frozen=True):
+    """That it may have to be told of."""
+
+    at: datetime
+    cause: str
+    waits_for_another: bool
 
 
 class _Changed(Struct, frozen=True):
@@ -211,31 +242,39 @@ class Decisions:
         row = connection.execute(_TAKE, [failure]).fetchone()
         if row is None:
             return
+        seen = _Seen(*row)
         incident = incident_with(History(connection), failure)
         if incident is None or incident.resolved_at is not None:
             connection.execute(_FORGET, [failure])
         elif incident.uuid != failure:
             # Late events have moved its beginning, and with it its name.
             connection.execute(_FORGET, [failure])
-            connection.execute(_MOVE, [incident.uuid, row[0]])
+            connection.execute(_MOVE, [incident.uuid, seen.at, seen.cause, seen.waits_for_another])
         elif connection.execute(_TOLD, [incident.uuid]).fetchone() is not None:
             connection.execute(_FORGET, [failure])
-        elif (again := self._later(connection, incident)) is not None:
-            connection.execute(_POSTPONE, [again, failure])
-        elif self._is_old(connection, incident) or not self._tell(connection, incident):
+        elif (left := self._muted_for(connection, incident)) > 0:
+            connection.execute(_POSTPONE, [min(left, _LOOK_AGAIN), failure])
+        elif incident.root_id is not None or _told_of(connection, seen.cause, incident):
+            _wait(connection, incident, seen.cause)
+        elif self._is_old(connection, incident, seen):
+            if seen.waits_for_another:
+                _wait(connection, incident)
+            else:
+                connection.execute(_FORGET, [failure])
+        elif not self._tell(connection, incident):
             connection.execute(_FORGET, [failure])
 
-    def _later(self, connection: psycopg.Connection[Any], incident: Incident) -> float | None:
-        """Seconds after which to look again at what is a consequence of another, or muted."""
-        if incident.root_id is not None:
-            return _LOOK_AGAIN
+    def _muted_for(self, connection: psycopg.Connection[Any], incident: Incident) -> float:
         muted_until = _last_mute(connection, incident)
-        left = 0.0 if muted_until is None else (muted_until - datetime.now(UTC)).total_seconds()
-        return min(left, _LOOK_AGAIN) if left > 0 else None
+        return 0.0 if muted_until is None else (muted_until - datetime.now(UTC)).total_seconds()
 
-    def _is_old(self, connection: psycopg.Connection[Any], incident: Incident) -> bool:
-        """Whether it began too long ago, or the end of its mute was, until which nobody could be told."""
-        began = max(incident.opened_at, _last_mute(connection, incident) or incident.opened_at)
+    def _is_old(self, connection: psycopg.Connection[Any], incident: Incident, seen: "_Seen") -> bool:
+        """Whether it began too long ago, or the end of its mute was, until which nobody could be told.
+
+        Of what has waited for another that counts which it said last.
+        """
+        began = incident.last_failed_at if seen.waits_for_another else incident.opened_at
+        began = max(began, _last_mute(connection, incident) or began)
         return began < datetime.now(UTC) - timedelta(seconds=self._settings.alert_max_age)
 
     def _tell(self, connection: psycopg.Connection[Any], incident: Incident) -> bool:
@@ -250,6 +289,12 @@ class Decisions:
         chosen = routes_for(subject, routes)
         if detail is None and not chosen:
             chosen = routes
+        cause = "" if detail is None else _cause(detail)
+        others = _told_of(connection, cause, incident)
+        told = {route for other in others for route in outbox.routes_told(connection, str(other[0]), other[1])}
+        if chosen and told.issuperset(route.id for route in chosen):
+            _wait(connection, incident, cause)
+            return True
         row = connection.execute(_OCCASION, [incident.subject_uuid, incident.uuid]).fetchone()
         occasion = 0 if row is None else int(row[0])
         title = ""
@@ -257,7 +302,7 @@ class Decisions:
             alert = self._alert(detail, "opened", incident.uuid, incident)
             title = alert.title
             outbox.put(connection, alert, route, occasion)
-        connection.execute(_TELL, [occasion, title, incident.uuid])
+        connection.execute(_TELL, [occasion, title, cause, incident.uuid])
         return bool(chosen)
 
     def _tell_change(self, connection: psycopg.Connection[Any], failure: UUID) -> None:
@@ -308,6 +353,24 @@ def _explained(connection: psycopg.Connection[Any], incident: UUID, reach: Reach
             raise
         _log.exception("incident %s cannot be explained; it is told without its cause", incident)
         return None
+
+
+def _wait(connection: psycopg.Connection[Any], incident: Incident, cause: str = "") -> None:
+    """For what it is a consequence of, of which people are told."""
+    connection.execute(_WAIT, [_LOOK_AGAIN, _OF_ITS_AGE, cause, incident.uuid])
+
+
+def _cause(detail: IncidentDetail) -> str:
+    """The run that is named as the reason, or the one that is missing; none where the evidence is weak."""
+    first = next(iter(detail.candidates), None)
+    if first is None or first.score < _SURE:
+        return ""
+    return "\n".join([first.job.namespace, first.job.name, first.run_id or ""])
+
+
+def _told_of(connection: psycopg.Connection[Any], cause: str, incident: Incident) -> list[tuple[UUID, int]]:
+    """Other incidents of which people were told with this reason, and that are not over; with their occasion."""
+    return connection.execute(_TOLD_OF_CAUSE, [cause, incident.uuid]).fetchall() if cause else []
 
 
 def _last_mute(connection: psycopg.Connection[Any], incident: Incident) -> datetime | None:

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from correlator.correlation.case import attempt
 from correlator.correlation.history import History, Use, Version
 from correlator.correlation.ids import Id
 from correlator.correlation.incidents import Incident
@@ -42,6 +43,22 @@ def failed_versions(history: History, incidents: Sequence[Incident], most: int =
     return found
 
 
+def last_failed_versions(history: History, incidents: Sequence[Incident]) -> dict[Id, Version]:
+    """What the last failure of each was about, as far as it is known who wrote it, or was to."""
+    tests = [one.id for one in incidents if one.kind == "test" and one.dataset_id is not None]
+    rows = history.rows(_LAST_OF_TESTS, tests) if tests else []
+    bound = _bound(history, [row[1:] for row in rows])
+    found = {incident: version for (incident, *_), version in zip(rows, bound, strict=True) if version is not None}
+    jobs = [one.id for one in incidents if one.kind == "run"]
+    last = dict(history.rows(_LAST_RUNS, jobs)) if jobs else {}
+    runs, outputs = history.runs(last.values()), history.outputs(last.values())
+    for incident, run in last.items():
+        version = attempt(runs[run], outputs[run]) if run in runs else None
+        if version is not None:
+            found[incident] = version
+    return found
+
+
 def passed_versions(history: History, incidents: Sequence[Incident]) -> dict[Id, Version]:
     """The versions with which it was over, of incidents that a pass has ended."""
     ended = [one.id for one in incidents if one.resolved_by == "pass" and one.kind == "test"]
@@ -73,6 +90,29 @@ LEFT JOIN {s}.lineage_edges AS read
     ON read.job_run_id = failure.job_run_id AND read.dataset_id = incident.dataset_id AND read.edge_type = 'input'
 WHERE incident.id = ANY (%s::uuid[])
 ORDER BY incident.id, failure.at, failure.id
+"""
+
+_LAST_OF_TESTS: Final = """
+SELECT incident.id, failure.job_run_id, incident.dataset_id, run.started_at, coalesce(said.of_own_output, false),
+       read.dataset_version
+FROM {s}.incidents AS incident
+CROSS JOIN LATERAL (
+    SELECT job_run_id FROM {s}.failures WHERE incident_id = incident.id ORDER BY at DESC, job_run_id DESC LIMIT 1
+) AS failure
+JOIN {s}.job_runs AS run ON run.id = failure.job_run_id
+LEFT JOIN {s}.test_results AS said ON said.job_run_id = failure.job_run_id AND said.test_id = incident.test_id
+LEFT JOIN {s}.lineage_edges AS read
+    ON read.job_run_id = failure.job_run_id AND read.dataset_id = incident.dataset_id AND read.edge_type = 'input'
+WHERE incident.id = ANY (%s::uuid[])
+"""
+
+_LAST_RUNS: Final = """
+SELECT incident.id, failure.job_run_id
+FROM {s}.incidents AS incident
+CROSS JOIN LATERAL (
+    SELECT job_run_id FROM {s}.failures WHERE incident_id = incident.id ORDER BY at DESC, job_run_id DESC LIMIT 1
+) AS failure
+WHERE incident.id = ANY (%s::uuid[])
 """
 
 _OF_JOBS: Final = """

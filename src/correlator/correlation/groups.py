@@ -3,6 +3,9 @@
 What counts is the way that the data took. A test that failed on a version that went into what failed here; a job on
 that way whose run had failed and was not made up for; a red test in the same parent run, after which a run was called
 off. And only what has come up since all was well: an old trouble that did no harm before is no cause now.
+
+Tests that failed on one and the same version stand together, under the first of them. And what goes on failing when its
+root is over is looked at once more, as it is now: it may be a trouble of its own, which nobody else would be told of.
 """
 
 import logging
@@ -13,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import psycopg
 
-from correlator.correlation.failing import failed_versions
+from correlator.correlation.failing import failed_versions, last_failed_versions
 from correlator.correlation.history import History, Use, Version
 from correlator.correlation.ids import Id, id_of, uuid_of
 from correlator.correlation.impact import Bad, impact
@@ -31,17 +34,38 @@ _UP: Final = Limits(depth=20, runs=200)
 _DOWN: Final = Limits(depth=20, runs=300)
 
 
+_MILD: Final = "warn"
+
+
 class _Above(msgspec.Struct, frozen=True):
     """An incident that may be the reason for another."""
 
     incident: Id
     opened_at: datetime
+    resolved_at: datetime | None
     distance: int
+    is_mild: bool = False
+    job: Id | None = None
+    """Whose run had failed, if that is it."""
 
     @property
-    def rank(self) -> tuple[int, datetime, Id]:
-        """The farthest goes first, then the oldest."""
-        return -self.distance, self.opened_at, self.incident
+    def rank(self) -> tuple[int, bool, datetime, Id]:
+        """The farthest goes first, then what is worse, then the oldest."""
+        return -self.distance, self.is_mild, self.opened_at, self.incident
+
+
+class _Look(msgspec.Struct, frozen=True):
+    """At a failure of an incident, and what had gone into what failed."""
+
+    incident: Incident
+    at: datetime
+    trace: Trace
+    well: Version | None
+    """The last version that had passed."""
+
+    def is_new(self, above: "_Above") -> bool:
+        """Whether that has come up since."""
+        return self.well is None or above.opened_at > self.well.at
 
 
 def attach(
@@ -105,7 +129,7 @@ def _around(history: History, changed: Changed, ids: Sequence[Id], most: int) ->
             bad[one.version.dataset, one.version.run] = Bad(one.version.dataset, one.version.run, one.version.at)
     if bad:
         hit = impact(history, list(bad.values()), limits=_DOWN).affected
-        members = history.members({one.dataset for one in hit})
+        members = history.members({one.dataset for one in [*bad.values(), *hit]})
         names = [name for of_class in members.values() for name in of_class]
         since = min(one.opened_at for one in new)
         for (below,) in history.rows(_ON_DATASETS, names, since, most):
@@ -115,64 +139,121 @@ def _around(history: History, changed: Changed, ids: Sequence[Id], most: int) ->
 
 def _parents(history: History, incidents: Sequence[Incident]) -> dict[Id, Id | None]:
     """The reason for each, if there is one."""
-    starts, well_at = _starts(history, incidents)
-    traces = dict(
-        zip(starts, walk(history, [(version, None) for version in starts.values()], _UP), strict=True) if starts else ()
-    )
-    versions = {v.key: v for trace in traces.values() for written in trace.written.values() for v in written}
-    red = reds(history, versions.values())
-    failed_jobs = _failed_jobs(history, traces, incidents)
+    looks = _first_looks(history, incidents)
     called_off = _called_off(history, incidents)
-    found: dict[Id, Id | None] = {}
-    for one in incidents:
-        trace = traces.get(one.id)
-        above = {a.incident: a for a in called_off.get(one.id, ())}
-        if trace is not None:
-            since = well_at.get(one.id)
-            above |= {a.incident: a for a in _red_above(one, trace, red, since)}
-            above |= {a.incident: a for a in _failed_above(history, one, trace, failed_jobs, since)}
-        above.pop(one.id, None)
-        found[one.id] = min(above.values(), key=lambda a: a.rank).incident if above else None
-    return found
+    found = {one.id: {above.incident: above for above in called_off.get(one.id, ())} for one in incidents}
+    for id_, above in _all_above(history, looks).items():
+        found[id_] |= above
+    lasting = [one for one in incidents if any(_is_over(above, one.last_failed_at) for above in found[one.id].values())]
+    found |= _still_above(history, lasting, found, {look.incident.id: look.well for look in looks})
+    return {
+        id_: min(above.values(), key=lambda one: one.rank).incident if above else None for id_, above in found.items()
+    }
 
 
-def _starts(history: History, incidents: Sequence[Incident]) -> tuple[dict[Id, Version], dict[Id, datetime]]:
-    """The version that each failed on first, and when the last good one before was written."""
+def _is_over(above: _Above, by: datetime) -> bool:
+    return above.resolved_at is not None and above.resolved_at <= by
+
+
+def _first_looks(history: History, incidents: Sequence[Incident]) -> list[_Look]:
+    """At the version that each failed on first."""
     failures = failures_of(history, incidents)
     sides = [(id_, side) for id_, failure in failures.items() for side in (failure.bad, failure.good)]
     bound = iter(history.bind([side for _, side in sides if isinstance(side, Use)]))
     versions = [next(bound) if isinstance(side, Use) else side for _, side in sides]
-    starts: dict[Id, Version] = {}
-    well_at: dict[Id, datetime] = {}
-    for number, id_ in enumerate(failures):
-        bad, good = versions[2 * number], versions[2 * number + 1]
-        if bad is not None:
-            starts[id_] = bad
-        if good is not None:
-            well_at[id_] = good.at
-    return starts, well_at
+    pairs = dict(zip(failures, zip(versions[::2], versions[1::2], strict=True), strict=True))
+    starts = [
+        (one, one.opened_at, bad, good)
+        for one in incidents
+        for bad, good in [pairs.get(one.id, (None, None))]
+        if bad is not None
+    ]
+    return _looks(history, starts)
 
 
-def _red_above(
-    one: Incident, trace: Trace, red: Mapping[Key, Sequence[Red]], since: datetime | None
-) -> Iterator[_Above]:
-    for run, written in trace.written.items():
-        distance = trace.distances[run]
-        for version in written if distance > 0 else ():
-            for found in red.get(version.key, ()):
-                is_open = found.resolved_at is None or found.resolved_at > one.opened_at
-                if is_open and (since is None or found.opened_at > since):
-                    yield _Above(found.incident, found.opened_at, distance)
+def _looks(history: History, starts: Sequence[tuple[Incident, datetime, Version, Version | None]]) -> list[_Look]:
+    traces = walk(history, [(version, None) for _, _, version, _ in starts], _UP) if starts else ()
+    return [_Look(one, at, trace, well) for (one, at, _, well), trace in zip(starts, traces, strict=True)]
 
 
-def _failed_jobs(
-    history: History, traces: Mapping[Id, Trace], incidents: Sequence[Incident]
-) -> dict[Id, list[Incident]]:
+def _still_above(
+    history: History,
+    incidents: Sequence[Incident],
+    before: Mapping[Id, Mapping[Id, _Above]],
+    well: Mapping[Id, Version | None],
+) -> dict[Id, dict[Id, _Above]]:
+    """Of those that failed again when a reason of theirs was over: what is the reason now.
+
+    One that is over still is, if what it was about has gone into the last version that failed.
+    """
+    last = last_failed_versions(history, incidents)
+    starts = [(one, one.last_failed_at, last[one.id], well.get(one.id)) for one in incidents if one.id in last]
+    looks = _looks(history, starts)
+    now = _all_above(history, looks)
+    red = _red(history, looks)
+    found = {}
+    for one in incidents:
+        lasting = {id_: above for id_, above in before[one.id].items() if not _is_over(above, one.last_failed_at)}
+        found[one.id] = lasting | now.get(one.id, {})
+    for look in looks:
+        over = [above for above in before[look.incident.id].values() if above.incident not in found[look.incident.id]]
+        seen = {one.incident for run in look.trace.written.values() for one in _of(red, run)}
+        for above in over:
+            if above.incident in seen or _is_as_old(history, look.trace, above):
+                found[look.incident.id][above.incident] = above
+    return found
+
+
+def _is_as_old(history: History, trace: Trace, above: _Above) -> bool:
+    """Whether nothing that a failed job has done since went into it."""
+    ends = [run.last_moment for run in history.runs(trace.distances).values() if run.job_id == above.job]
+    return bool(ends) and above.resolved_at is not None and max(ends) < above.resolved_at
+
+
+def _all_above(history: History, looks: Sequence[_Look]) -> dict[Id, dict[Id, _Above]]:
+    red = _red(history, looks)
+    failed_jobs = _failed_jobs(history, looks)
+    found: dict[Id, dict[Id, _Above]] = {}
+    for look in looks:
+        above = {one.incident: one for one in _red_above(look, red)}
+        above |= {one.incident: one for one in _failed_above(history, look, failed_jobs)}
+        above.pop(look.incident.id, None)
+        found[look.incident.id] = above
+    return found
+
+
+def _red(history: History, looks: Sequence[_Look]) -> dict[Key, list[Red]]:
+    versions = [one for look in looks for written in look.trace.written.values() for one in written]
+    return reds(history, [*versions, *(look.well for look in looks if look.well is not None)])
+
+
+def _of(red: Mapping[Key, Sequence[Red]], versions: Iterable[Version]) -> Iterator[Red]:
+    for version in versions:
+        yield from red.get(version.key, ())
+
+
+def _red_above(look: _Look, red: Mapping[Key, Sequence[Red]]) -> Iterator[_Above]:
+    one = look.incident
+    # Of tests of one version one has to be the first; and none that was red on the version that had passed.
+    own = (0, one.severity == _MILD, one.opened_at, one.id)
+    older = set() if look.well is None else {found.incident for found in _of(red, [look.well])}
+    for run, written in look.trace.written.items():
+        distance = look.trace.distances[run]
+        for found in _of(red, written):
+            above = _Above(found.incident, found.opened_at, found.resolved_at, distance, found.severity == _MILD)
+            if distance == 0 and (above.rank > own or above.incident in older):
+                continue
+            if look.is_new(above) and not _is_over(above, look.at):
+                yield above
+
+
+def _failed_jobs(history: History, looks: Sequence[_Look]) -> dict[Id, list[Incident]]:
     """The incidents of the jobs along all ways that had begun by the last of these."""
-    runs = history.runs(run for trace in traces.values() for run in trace.distances)
+    if not looks:
+        return {}
+    runs = history.runs(run for look in looks for run in look.trace.distances)
     jobs = list({run.job_id for run in runs.values()})
-    until = max((one.opened_at for one in incidents), default=None)
-    since = min((one.opened_at for one in incidents), default=None)
+    until, since = max(look.at for look in looks), min(look.at for look in looks)
     found: dict[Id, list[Incident]] = {}
     for row in history.rows(_OF_JOBS, jobs, until, since) if jobs else ():
         incident = Incident(*row)
@@ -180,30 +261,25 @@ def _failed_jobs(
     return found
 
 
-def _failed_above(
-    history: History,
-    one: Incident,
-    trace: Trace,
-    failed_jobs: Mapping[Id, Sequence[Incident]],
-    since: datetime | None,
-) -> Iterator[_Above]:
-    for run_id, run in history.runs(trace.distances).items():
-        distance = trace.distances[run_id]
+def _failed_above(history: History, look: _Look, failed_jobs: Mapping[Id, Sequence[Incident]]) -> Iterator[_Above]:
+    one = look.incident
+    for run_id, run in history.runs(look.trace.distances).items():
         for other in failed_jobs.get(run.job_id, ()):
             if other.subject_id == one.subject_id or other.job_run_id == one.job_run_id:
                 continue
-            is_before = (other.opened_at, other.id) < (one.opened_at, one.id)
-            is_open = other.resolved_at is None or other.resolved_at > one.opened_at
-            if is_before and is_open and (since is None or other.opened_at > since):
-                yield _Above(other.id, other.opened_at, distance)
+            is_before = (other.opened_at, other.id) < (look.at, one.id)
+            distance = look.trace.distances[run_id]
+            above = _Above(other.id, other.opened_at, other.resolved_at, distance, job=run.job_id)
+            if is_before and look.is_new(above) and not _is_over(above, look.at):
+                yield above
 
 
 def _called_off(history: History, incidents: Sequence[Incident]) -> dict[Id, list[_Above]]:
     """Runs that were called off after a red test in the same parent run, or failed with their own test."""
     ids = [one.id for one in incidents if one.kind == "run"]
     found: dict[Id, list[_Above]] = {}
-    for id_, other, opened_at in history.rows(_CALLED_OFF, ids) if ids else ():
-        found.setdefault(id_, []).append(_Above(other, opened_at, 0))
+    for id_, other, opened_at, resolved_at in history.rows(_CALLED_OFF, ids) if ids else ():
+        found.setdefault(id_, []).append(_Above(other, opened_at, resolved_at, 0))
     return found
 
 
@@ -240,9 +316,19 @@ def _topmost(id_: Id, parents: Mapping[Id, Id | None], opened: Mapping[Id, datet
 
 _UNRESOLVED: Final = "SELECT id FROM {s}.incidents WHERE resolved_at IS NULL ORDER BY opened_at DESC LIMIT %s"
 
+# What began by then, and what had begun before and has failed since: a short range of an index for each dataset.
 _ON_DATASETS: Final = """
-SELECT id FROM {s}.incidents
-WHERE dataset_id = ANY (%s::uuid[]) AND opened_at >= %s::timestamptz - interval '1 day' ORDER BY opened_at, id LIMIT %s
+SELECT found.id
+FROM unnest(%s::uuid[]) AS asked (dataset_id)
+CROSS JOIN (SELECT %s::timestamptz - interval '1 day' AS at) AS since
+CROSS JOIN LATERAL (
+    SELECT id, opened_at FROM {s}.incidents WHERE dataset_id = asked.dataset_id AND opened_at >= since.at
+    UNION ALL
+    SELECT id, opened_at FROM {s}.incidents
+    WHERE dataset_id = asked.dataset_id AND last_failed_at > opened_at AND last_failed_at >= since.at
+      AND opened_at < since.at
+) AS found
+ORDER BY found.opened_at, found.id LIMIT %s
 """
 
 _OF_JOBS: Final = """
@@ -254,7 +340,7 @@ WHERE job_id = ANY (%s::uuid[]) AND opened_at <= %s AND (resolved_at IS NULL OR 
 
 # The tests that failed in the same parent run until then, and those of the run itself.
 _CALLED_OFF: Final = """
-SELECT incident.id, other.id, other.opened_at
+SELECT incident.id, other.id, other.opened_at, other.resolved_at
 FROM {s}.incidents AS incident
 JOIN {s}.job_runs AS run ON run.id = incident.job_run_id
 CROSS JOIN LATERAL (

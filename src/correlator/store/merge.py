@@ -232,9 +232,9 @@ def _renamed(connection: psycopg.Connection[Any], attempt: Attempt) -> tuple[UUI
 
 
 def _concerned(connection: psycopg.Connection[Any], attempt: Attempt, schema: str) -> tuple[UUID, ...]:
-    """Those since the first moment of which something was said; and those of the families of these runs.
+    """Those that failed since the first moment of which something was said; and those of the families of these runs.
 
-    What happened after an incident is no reason for it, but for a test that ran before what it tested was finished.
+    What happened after a failure is no reason for it, but for a test that ran before what it tested was finished.
     """
     query = f"""
         WITH said AS MATERIALIZED (
@@ -249,6 +249,12 @@ def _concerned(connection: psycopg.Connection[Any], attempt: Attempt, schema: st
         ), since AS MATERIALIZED (SELECT min(at) AS at FROM said)
         (SELECT incident.id FROM since CROSS JOIN LATERAL (
             SELECT id FROM {schema}.incidents WHERE opened_at >= since.at ORDER BY opened_at, id LIMIT 1000
+        ) AS incident)
+        UNION
+        (SELECT incident.id FROM since CROSS JOIN LATERAL (
+            SELECT id FROM {schema}.incidents
+            WHERE last_failed_at > opened_at AND last_failed_at >= since.at AND opened_at < since.at
+            ORDER BY last_failed_at, id LIMIT 1000
         ) AS incident)
         UNION
         (SELECT failure.incident_id

@@ -29,8 +29,9 @@ from tests.integration.alerts.shop import (
     staged_fails,
     told,
 )
-from tests.integration.correlation.stories import checked, incident_on, ran, tell
+from tests.integration.correlation.stories import checked, incident_on, owned, ran, sized, tell
 from tests.integration.store.merging import SOURCE
+from tests.unit.rulebook.histories import facet
 
 Connection = psycopg.Connection[Any]
 
@@ -123,6 +124,105 @@ def test_a_consequence_that_turns_out_to_be_none_is_told_after_all(connection: C
     decide(connection)
 
     assert told(connection) == [("all", "opened", RAW), ("all", "opened", STAGED)]
+
+
+def test_what_goes_on_when_its_root_is_over_is_told_however_late(connection: Connection) -> None:
+    add(connection)
+    raw_fails(connection)
+    staged_fails(connection)
+    decide(connection)
+    tell(
+        connection,
+        ran("load", "load mended", ago(10), ago(9), writes=["raw"]),
+        checked("raw", "raw good again", ago(8), good=True),
+        ran("stage", "stage mended", ago(7), ago(6), reads=["raw"], writes=["staged"]),
+    )
+    decide(connection, alert_max_age=300.0)
+    assert told(connection) == [("all", "opened", RAW), ("all", "resolved", RAW)]
+
+    staged_fails(connection, "staged bad again", minutes=1)
+    decide(connection, alert_max_age=300.0)
+
+    assert told(connection)[2:] == [("all", "opened", STAGED)]
+
+
+MART_A = "not_null of column id failed on mart_a"
+MART_B = "not_null of column id failed on mart_b"
+
+
+def marts_fail(connection: Connection, *, is_deploy: bool = True) -> None:
+    """Nobody tests what they are made of, and a new version of that has hardly any rows."""
+    for hour in range(12, 0, -1):
+        is_new = is_deploy and hour == 1
+        written = 10 if is_new else 1000
+        facets = {"sql": facet(query="SELECT 1 WHERE false" if is_new else "SELECT 1")}
+        tell(
+            connection,
+            ran("clean", f"clean {hour}", *minutes_of(hour, 0), writes=[sized("clean", written)], job_facets=facets),
+            *(
+                part
+                for mart in ("mart_a", "mart_b")
+                for part in (
+                    ran(mart, f"{mart} {hour}", *minutes_of(hour, 2), reads=["clean"], writes=[sized(mart, written)]),
+                    checked(mart, f"{mart} checked {hour}", minutes_of(hour, 4)[0], good=hour > 1),
+                )
+            ),
+        )
+
+
+def minutes_of(hour: int, minute: int) -> tuple[float, float]:
+    return ago(hour * 60 - minute), ago(hour * 60 - minute - 1)
+
+
+def test_of_two_that_fail_because_of_one_run_that_nobody_tests_one_is_told(connection: Connection) -> None:
+    add(connection)
+    marts_fail(connection)
+    decide(connection)
+
+    assert incident_on(connection, "mart_b").root_id is None
+    assert told(connection) == [("all", "opened", MART_A)]
+
+
+def test_who_waits_for_another_with_the_same_reason_is_told_when_that_is_over(connection: Connection) -> None:
+    add(connection)
+    marts_fail(connection)
+    decide(connection)
+    tell(connection, checked("mart_a", "mart_a good again", ago(2), good=True))
+    decide(connection)
+    decide(connection)
+
+    assert told(connection) == [("all", "opened", MART_A), ("all", "resolved", MART_A), ("all", "opened", MART_B)]
+
+
+def test_who_waits_for_another_is_not_told_when_both_are_over(connection: Connection) -> None:
+    add(connection)
+    marts_fail(connection)
+    decide(connection)
+    tell(connection, *(checked(mart, f"{mart} good again", ago(2), good=True) for mart in ("mart_a", "mart_b")))
+    decide(connection)
+    decide(connection)
+
+    assert told(connection) == [("all", "opened", MART_A), ("all", "resolved", MART_A)]
+    assert connection.execute("TABLE kept.alert_watch").fetchall() == []
+
+
+def test_a_route_that_was_not_told_of_the_first_is_told_of_the_second(connection: Connection) -> None:
+    marts_fail(connection)
+    tell(connection, ran("owner", "owns", ago(1), ago(0.5), writes=[owned("mart_b", "team-b")]))
+    add(connection, "all")
+    add(connection, "b", owners=["team-b"])
+    decide(connection)
+
+    assert ("b", "opened", MART_B) in told(connection)
+
+
+def test_two_of_which_the_reason_is_not_known_are_both_told(connection: Connection) -> None:
+    add(connection)
+    marts_fail(connection, is_deploy=False)
+    raw_fails(connection)
+    decide(connection)
+
+    assert {title for _, _, title in told(connection)} == {RAW, MART_A, MART_B}
 
 
 def test_a_late_event_that_moves_the_beginning_tells_nobody_again(connection: Connection) -> None:
@@ -296,14 +396,18 @@ def test_every_route_that_fits_is_told_and_the_default_only_what_no_other_is(con
     add(connection, "errors", severities=["error"], tells_resolved=False)
     add(connection, "rest", is_default=True)
     raw_fails(connection)
-    raw_fails(connection, "warned", 19, test="row_count", column="", severity="warn")
-    tell(connection, ran("other", "other bad", ago(10), ago(9), writes=["else"], state="FAIL"))
+    tell(
+        connection,
+        ran("count", "count", ago(24), ago(23), writes=[owned("counts", "team-raw")]),
+        checked("counts", "warned", ago(19), good=False, test="row_count", column="", severity="warn"),
+        ran("other", "other bad", ago(10), ago(9), writes=["else"], state="FAIL"),
+    )
     decide(connection)
     titles = {(route, title) for route, _, title in told(connection)}
     assert titles == {
         ("raw", RAW),
         ("errors", RAW),
-        ("raw", "row_count failed on raw"),
+        ("raw", "row_count failed on counts"),
         ("errors", "other ended with FAIL"),
     }
 

@@ -8,6 +8,9 @@ import psycopg
 import pytest
 
 from correlator.correlation.groups import attach_all
+from correlator.correlation.history import History
+from correlator.correlation.ids import id_of
+from correlator.correlation.incidents import Incident, incidents_of
 from correlator.correlation.patterns import add_pattern
 from correlator.rulebook.events import Event
 from tests.integration.correlation.stories import (
@@ -190,6 +193,156 @@ def test_what_was_resolved_before_is_no_root_any_more(connection: Connection) ->
 
     assert roots(connection) == {"raw": None, "staged": None}
     assert incident_on(connection, "raw").resolved_by == "pass"
+
+
+MENDED: list[Part] = [
+    ran("load", "load 3", 40, 41, writes=["raw"]),
+    checked("raw", "raw good again", 42, good=True),
+    ran("stage", "stage 3", 43, 44, reads=["raw"], writes=["staged"]),
+    checked("staged", "staged good again", 45, good=True),
+    ran("mart", "mart 3", 46, 47, reads=["staged"], writes=["mart"]),
+]
+
+
+def test_what_goes_on_failing_after_its_root_was_mended_is_a_root_itself(connection: Connection) -> None:
+    tell(connection, *WELL, *BAD)
+    tell(connection, *MENDED)
+    assert roots(connection) == {"raw": None, "staged": "raw", "mart": "raw"}
+
+    tell(connection, checked("mart", "mart bad again", 48, good=False))
+
+    assert incident_on(connection, "mart").failures == 2
+    assert roots(connection) == {"raw": None, "staged": "raw", "mart": None}
+
+
+def test_what_is_looked_at_again_before_it_was_made_anew_stays_under_its_root(connection: Connection) -> None:
+    tell(connection, *WELL, *BAD, *MENDED[:2], checked("mart", "mart bad still", 43, good=False))
+
+    assert incident_on(connection, "raw").resolved_by == "pass"
+    assert roots(connection) == {"raw": None, "staged": "raw", "mart": "raw"}
+
+
+def test_what_goes_on_failing_stands_under_what_is_still_red_above_it(connection: Connection) -> None:
+    again = [checked("staged", "staged bad again", 45, good=False), checked("mart", "mart bad again", 48, good=False)]
+    tell(connection, *WELL, *BAD, *MENDED[:3], MENDED[4], *again)
+
+    assert roots(connection) == {"raw": None, "staged": None, "mart": "staged"}
+
+
+def test_what_goes_on_failing_stands_under_the_next_that_is_red_above_it(connection: Connection) -> None:
+    tell(connection, *WELL, *BAD, *MENDED, checked("mart", "mart bad again", 48, good=False))
+    tell(
+        connection,
+        ran("load", "load 4", 60, 61, writes=["raw"]),
+        checked("raw", "raw bad again", 62, good=False),
+        ran("stage", "stage 4", 63, 64, reads=["raw"], writes=["staged"]),
+        ran("mart", "mart 4", 65, 66, reads=["staged"], writes=["mart"]),
+    )
+    assert incident_on(connection, "mart").root_id is None
+
+    tell(connection, checked("mart", "mart bad once more", 67, good=False))
+
+    assert incident_on(connection, "mart").root_id == incident_on(connection, "raw").id
+
+
+def test_lineage_that_comes_late_tells_that_what_goes_on_failing_is_a_root_itself(connection: Connection) -> None:
+    parts = [*MENDED[:2], *MENDED[3:], checked("mart", "mart bad again", 48, good=False)]
+    tell(connection, *WELL, *BAD, *parts)
+    assert roots(connection)["mart"] == "raw", "made of what was staged before"
+
+    tell(connection, MENDED[2])
+
+    assert roots(connection) == {"raw": None, "staged": "raw", "mart": None}
+
+
+def test_what_fails_again_after_the_failed_job_has_run_well_is_a_root_itself(connection: Connection) -> None:
+    failed: list[Part] = [
+        ran("load", "load 2", 20, 21, writes=["raw"], state="FAIL"),
+        ran("mart", "mart 2", 26, 27, reads=["raw"], writes=["mart"]),
+        checked("mart", "mart bad", 28, good=False),
+        ran("load", "load 3", 30, 31, writes=["raw"]),
+    ]
+    tell(connection, *WELL, *failed, checked("mart", "mart bad still", 32, good=False))
+    assert incident_of_run(connection, "load 2").resolved_at is not None
+    assert incident_on(connection, "mart").root_id == incident_of_run(connection, "load 2").id
+
+    again: list[Part] = [
+        ran("mart", "mart 3", 33, 34, reads=["raw"], writes=["mart"]),
+        checked("mart", "mart bad again", 35, good=False),
+    ]
+    tell(connection, *again)
+
+    assert incident_on(connection, "mart").root_id is None
+
+
+def _three_on_raw(*, good: bool, name: str, began: float) -> list[Part]:
+    return [
+        checked("raw", f"{test} {name}", began + number, good=good, test=test)
+        for number, test in enumerate(("unique", "fresh", "accepted"))
+    ]
+
+
+def _of_test(connection: Connection, test: str) -> Incident:
+    query = (
+        "SELECT incident.id FROM incidents AS incident JOIN data_tests AS test ON test.id = incident.test_id "
+        "WHERE test.test_name = %s ORDER BY incident.opened_at DESC LIMIT 1"
+    )
+    row = connection.execute(query, [test]).fetchone()
+    assert row is not None
+    return incidents_of(History(connection), [id_of(row[0])])[id_of(row[0])]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_tests_that_fail_on_one_version_stand_together(connection: Connection, order: int) -> None:
+    tell(connection, *_three_on_raw(good=True, name="good", began=7), *WELL)
+    for part in [BAD[0], *_three_on_raw(good=False, name="bad", began=23), *BAD[2:4]][::order]:
+        tell(connection, part)
+
+    first = _of_test(connection, "unique")
+    assert first.root_id is None
+    assert _of_test(connection, "fresh").root_id == first.id
+    assert _of_test(connection, "accepted").root_id == first.id
+    assert incident_on(connection, "staged").root_id == first.id
+
+
+def test_of_tests_that_fail_on_one_version_the_worse_goes_before(connection: Connection) -> None:
+    tell(
+        connection,
+        *WELL,
+        BAD[0],
+        checked("raw", "raw odd", 22, good=False, test="row_count", severity="warn"),
+        checked("raw", "raw bad", 23, good=False),
+    )
+
+    assert _of_test(connection, "not_null").root_id is None
+    assert _of_test(connection, "row_count").root_id == _of_test(connection, "not_null").id
+
+
+def test_a_test_that_had_failed_before_is_no_root_of_another_on_the_same_table(connection: Connection) -> None:
+    tell(connection, *WELL, BAD[0], BAD[1], checked("raw", "unique good", 23, good=True, test="unique"))
+    tell(
+        connection,
+        ran("load", "load 3", 30, 31, writes=["raw"]),
+        checked("raw", "raw bad again", 32, good=False),
+        checked("raw", "unique bad", 33, good=False, test="unique"),
+    )
+
+    assert _of_test(connection, "unique").root_id is None
+    assert _of_test(connection, "not_null").root_id is None
+
+
+def test_a_test_that_goes_on_failing_is_left_by_the_one_that_it_stood_under(connection: Connection) -> None:
+    tell(connection, *WELL, BAD[0], BAD[1], checked("raw", "unique bad", 23, good=False, test="unique"))
+    assert _of_test(connection, "unique").root_id == _of_test(connection, "not_null").id
+
+    tell(
+        connection,
+        ran("load", "load 3", 30, 31, writes=["raw"]),
+        checked("raw", "raw good again", 32, good=True),
+        checked("raw", "unique bad again", 33, good=False, test="unique"),
+    )
+
+    assert _of_test(connection, "unique").root_id is None
 
 
 def test_a_failed_run_downstream_of_a_failed_run_stands_under_it(connection: Connection) -> None:
