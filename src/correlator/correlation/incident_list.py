@@ -433,10 +433,15 @@ EXISTS (
 _SENT_BY: Final = """
 EXISTS (SELECT FROM job_runs AS run WHERE run.id = incident.job_run_id AND run.producer ILIKE %(producer)s)
 """
-# Found by the pieces of what was typed, and then looked at: the pieces need not lie side by side.
-_WITH_TEXT: Final = "SELECT incident_id FROM incident_texts WHERE pieces_of(said) @@ %(pieces)s::tsquery"
-_HOW_MANY: Final = f"SELECT count(*) FROM ({_WITH_TEXT} LIMIT %(few)s + 1) AS found"  # noqa: S608 (constants)
-_AMONG_FEW: Final = f"incident.id = ANY (ARRAY({_WITH_TEXT} AND said ILIKE %(text)s))"
+# Found by the pieces of what was typed, and then looked at: the pieces need not lie side by side. To find them is dear,
+# so it is done once, and what was found is handed on as it came.
+_WITH_TEXT: Final = """
+SELECT count(*), coalesce(array_agg(found.incident_id) FILTER (WHERE found.said ILIKE %(text)s), '{}')::text
+FROM (
+    SELECT incident_id, said FROM incident_texts WHERE pieces_of(said) @@ %(pieces)s::tsquery LIMIT %(few)s + 1
+) AS found
+"""
+_AMONG_FEW: Final = "incident.id = ANY (%(found)s::uuid[])"
 _SAYS: Final = """
 EXISTS (SELECT FROM incident_texts AS of_incident
         WHERE of_incident.incident_id = incident.id AND of_incident.said ILIKE %(text)s)
@@ -490,8 +495,11 @@ def _conditions(history: History, filters: Filters, ignored: Ignored) -> tuple[l
         add("incident.opened_at < %(until)s", until=filters.until)
     if filters.text:
         values |= {"text": _part(filters.text), "pieces": pieces_of(filters.text), "few": _FEW}
-        ((number,),) = history.connection.execute(_HOW_MANY.encode(), values).fetchall()
-        add(_AMONG_FEW if number <= _FEW else _SAYS)
+        ((number, ids),) = history.connection.execute(_WITH_TEXT, values).fetchall()
+        if number <= _FEW:
+            add(_AMONG_FEW, found=ids)
+        else:
+            add(_SAYS)
     if filters.roots:
         add("incident.root_id IS NULL")
     if filters.root is not None:
