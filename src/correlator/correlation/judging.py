@@ -359,7 +359,7 @@ def _schema(case: Case, found: Findings, dataset: Id, passed_on: PassedOn, reach
     explained = passed_on.schema(found.run.id, change)
     sentence = f"schema changed: {schema_words(change)}" + (f"; {explained} had changed so before" if explained else "")
     evidence = _schema_evidence(case, dataset, change, sentence)
-    broken = broken_columns(case, change, reach)
+    broken = change.broken if passed_on.adds_nothing() else broken_columns(case, change, reach)
     if not broken:
         return Signs([("schema", 0.08)], [evidence])
     if explained:
