@@ -104,7 +104,7 @@ def find_undelivered(case: Case, findings: Mapping[Id, Findings]) -> Undelivered
         run = case.runs.get(version.run)
         if run is None or run.job_id in retired:
             continue
-        if reader is not None and _was_there(case, run.job_id, version, at):
+        if reader is not None and (_is_old_news(case, findings, reader, run) or _was_there(case, version, run, at)):
             continue
         trouble = _trouble_of(case, run.job_id, version.at, at) or _not_renewed(
             case, run.job_id, version, before, at, reader
@@ -129,9 +129,19 @@ def find_undelivered(case: Case, findings: Mapping[Id, Findings]) -> Undelivered
     return found
 
 
-def _was_there(case: Case, job: Id, version: Version, now: datetime) -> bool:
+def _is_old_news(case: Case, findings: Mapping[Id, Findings], reader: Id, writer: Run) -> bool:
+    """Whether a run reads what its own job had written, for which nobody waits; or was read so when all was well."""
+    read_by, start = case.runs.get(reader), case.bad.start
+    if read_by is not None and read_by.job_id == writer.job_id:
+        return True
+    is_renewed = start is not None and start.run not in case.good.distances
+    found = findings.get(reader)
+    return is_renewed and found is not None and not found.is_new
+
+
+def _was_there(case: Case, version: Version, writer: Run, now: datetime) -> bool:
     """Whether its writer had written a newer one by then: who reads what is older wants it so."""
-    past = case.pasts[job]
+    past = case.pasts[writer.job_id]
     counted = past.written.get(version.dataset)
     # Of several tables a run may write some; who does not count is taken to have written all.
     runs = past.good if counted is None else [run for run, *_ in counted]

@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.integration.correlation.weeks import Weeks, engine, first, kinds, told, version
+from tests.integration.correlation.weeks import Weeks, engine, first, kinds, told, version, with_lineage
 
 Connection = psycopg.Connection[Any]
 
@@ -171,3 +171,48 @@ def test_who_came_a_little_late_and_wrote_more_has_not_made_up_for_anything(conn
 
     assert first(detail) == ("stage", weeks.last("stage"))
     assert not any("missing_run" in kinds(one) for one in detail.candidates)
+
+
+def test_a_column_that_is_gone_is_gone_from_the_lineage_of_columns_as_well(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        bad = day == 9
+        kept = ["id"] if bad else ["id", "amount"]
+        weeks.run("load", day, 1, writes=["raw"], columns=kept)
+        for hour, table, source in ((2, "staged", "raw"), (3, "mart", "staged")):
+            release = engine("3.4.2" if bad and table == "staged" else "3.4.1")
+            made = with_lineage(table, {column: (source, column) for column in kept})
+            weeks.run(f"make {table}", day, hour, reads=[source], writes=[made], columns=kept, facets=release)
+        weeks.check("mart", day, 4, good=not bad, test="not_null", column="amount")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("load", weeks.last("load"))
+    assert "nothing of it is said to reach the column" not in detail.candidates[0].reasons
+
+
+def test_nobody_waits_for_a_table_of_his_own(connection: Connection) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        bad = day == 9
+        release = engine("4.0.0" if bad else "3.4.1")
+        weeks.run("load", day, 1, writes=["raw"], facets=release)
+        if bad:
+            weeks.run("stage", day, 2, reads=["raw", "staged"], writes=["staged"], state="FAIL")
+        weeks.run("stage", day, 2.5 if bad else 2, reads=["raw", "staged"], writes=["staged"])
+        weeks.check("staged", day, 4, good=not bad, test="sum_between", column="amount")
+
+    assert first(told(connection, weeks, "staged")) == ("load", weeks.last("load"))
+
+
+def test_what_was_not_there_in_time_for_a_run_that_was_well_has_done_no_harm(connection: Connection) -> None:
+    """The table is added to, and what went into it three days ago was older than it should have been."""
+    weeks = Weeks()
+    for day in range(10):
+        bad = day == 9
+        weeks.run("load", day, 1, writes=["raw"], state="FAIL" if day == 6 else "COMPLETE")
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"], facets=engine("4.0.0" if bad else "3.4.1"))
+        weeks.run("mart", day, 3, reads=["staged", "mart"], writes=["mart"])
+        weeks.check("mart", day, 4, good=not bad, test="sum_between", column="amount")
+
+    assert first(told(connection, weeks, "mart")) == ("stage", weeks.last("stage"))
