@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.integration.correlation.weeks import Weeks, engine, first, kinds, told, version, with_lineage
+from tests.integration.correlation.weeks import Weeks, engine, first, kinds, sql, told, version, with_lineage
 
 Connection = psycopg.Connection[Any]
 
@@ -216,3 +216,22 @@ def test_what_was_not_there_in_time_for_a_run_that_was_well_has_done_no_harm(con
         weeks.check("mart", day, 4, good=not bad, test="sum_between", column="amount")
 
     assert first(told(connection, weeks, "mart")) == ("stage", weeks.last("stage"))
+
+
+@pytest.mark.parametrize("told_by", ["version", "sql"])
+def test_a_deploy_that_made_a_new_column_was_for_that(connection: Connection, told_by: str) -> None:
+    weeks = Weeks()
+    for day in range(10):
+        bad = day == 9
+        columns = ["id", "amount", *(["note"] if bad else [])]
+        code = version(str(bad)) if told_by == "version" else sql("SELECT " + ", ".join(columns) + " FROM source")
+        weeks.run("load", day, 1, writes=["raw"], columns=columns, job_facets=code)
+        release = engine("4.0.0" if bad else "3.4.1")
+        weeks.run("stage", day, 2, reads=["raw"], writes=["staged"], columns=["id", "amount"], facets=release)
+        weeks.run("mart", day, 3, reads=["staged"], writes=["mart"], columns=["id", "amount"])
+        weeks.check("mart", day, 4, good=not bad, test="row_count")
+
+    detail = told(connection, weeks, "mart")
+
+    assert first(detail) == ("stage", weeks.last("stage"))
+    assert "it has made new columns, and the others are as they were" in detail.candidates[1].reasons
