@@ -224,7 +224,8 @@ def test_a_deploy_that_made_a_new_column_was_for_that(connection: Connection, to
     for day in range(10):
         bad = day == 9
         columns = ["id", "amount", *(["note"] if bad else [])]
-        code = version(str(bad)) if told_by == "version" else sql("SELECT " + ", ".join(columns) + " FROM source")
+        text = " ".join(["SELECT", ", ".join(columns), "FROM source"])
+        code = version(str(bad)) if told_by == "version" else sql(text)
         weeks.run("load", day, 1, writes=["raw"], columns=columns, job_facets=code)
         release = engine("4.0.0" if bad else "3.4.1")
         weeks.run("stage", day, 2, reads=["raw"], writes=["staged"], columns=["id", "amount"], facets=release)
