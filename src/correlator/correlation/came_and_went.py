@@ -19,6 +19,7 @@ from correlator.correlation.candidates import PER_STEP, Candidate, Evidence
 from correlator.correlation.case import Case
 from correlator.correlation.changes import (
     CODE,
+    NOT_SET,
     CodeChange,
     SettingChange,
     code_changes,
@@ -244,6 +245,8 @@ def _settings(case: Case, former: Sequence[_Former]) -> Iterator[_Change]:
             past.id: {
                 (change.facet, change.path): change
                 for change in setting_changes(facets.get(past.id) or {}, now, [], run.started_at - past.started_at)
+                # What is set at times only is told by all the runs before, which are not looked at together here.
+                if NOT_SET not in (change.before, change.after)
             }
             for past in one.runs
         }

@@ -47,6 +47,7 @@ _OF_ROWS: Final = frozenset(
     {"where", "join", "on", "using", "having", "limit", "qualify", "union", "distinct", "intersect", "except", "filter"}
 )
 """What says which rows there are, and not what is in them."""
+NOT_SET: Final = "not set"
 _DATE: Final = re.compile(r"^(\d{4})-?(\d{2})-?(\d{2})($|[T _]?\d{2}:?\d{2})")
 _MINOR: Final = 2
 """A version with no more numbers than these has none for patches."""
@@ -183,6 +184,7 @@ class SettingChange(msgspec.Struct, frozen=True):
     facet: str
     path: str
     before: str
+    """`NOT_SET`, if it was not among the others of its facet; as of what is after."""
     after: str
     whose: str = ""
     """As of a change of code."""
@@ -217,14 +219,18 @@ def setting_changes(
 
     What changes from run to run anyway does not count, nor does a date that has moved on by as much as the runs are
     apart: an hourly job has the same one for a day. And what is as it was before has been changed back: the run that it
-    is compared with is the odd one. `older` has the latest first.
+    is compared with is the odd one. What is set for the first time, or no longer, counts in a facet that always had the
+    same names before. `older` has the latest first.
     """
     one, other = _leaves(before), _leaves(after)
     history = [_leaves(facets) for facets in older]
+    steady = _facets_of_same_names([one, *history]) & _facets(other)
     found = []
     for key in sorted(one.keys() | other.keys()):
-        was, is_ = one.get(key), other.get(key)
-        if was == is_ or was is None or is_ is None or _OF_ITS_OWN.search(key[1].lower()):
+        was, is_ = one.get(key, NOT_SET), other.get(key, NOT_SET)
+        if NOT_SET in (was, is_) and key[0] not in steady:
+            continue
+        if was == is_ or _OF_ITS_OWN.search(key[1].lower()):
             continue
         if apart is not None and _is_calendar(was, is_, apart):
             continue
@@ -233,6 +239,23 @@ def setting_changes(
             continue
         found.append(SettingChange(key[0], key[1], was, is_))
     return found
+
+
+def _facets(leaves: Mapping[tuple[str, str], str]) -> set[str]:
+    """Of which all is known."""
+    return {facet for facet, _ in leaves} if len(leaves) < _MOST_LEAVES else set()
+
+
+def _facets_of_same_names(runs: Sequence[Mapping[tuple[str, str], str]]) -> set[str]:
+    """Facets that have the same names in all runs that have them, the first of which is looked at."""
+    named: dict[str, set[frozenset[str]]] = {}
+    for leaves in runs:
+        of_run: dict[str, set[str]] = {}
+        for facet, path in leaves:
+            of_run.setdefault(facet, set()).add(path)
+        for facet, paths in of_run.items():
+            named.setdefault(facet, set()).add(frozenset(paths))
+    return {facet for facet in _facets(runs[0]) if len(named[facet]) == 1}
 
 
 def _is_restless(seen: Sequence[str]) -> bool:

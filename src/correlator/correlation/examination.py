@@ -81,9 +81,16 @@ def _new_ways(case: Case) -> set[Id]:
             # Of a run that stands on both sides, what it read is compared with what was read by the one before it.
             if read[run.job_id, version.key] - {run.id}:
                 continue
+            # What a job adds to was there when all was well, and so was all that went into it.
+            if version.run in case.good.distances and _is_of_job(case, version.run, run.job_id):
+                continue
             found.add(version.run)
             left.append(version.run)
     return found
+
+
+def _is_of_job(case: Case, run: Id, job: Id) -> bool:
+    return run in case.runs and case.runs[run].job_id == job
 
 
 def _pair(case: Case, found: Findings, before: PastRun) -> Pair:

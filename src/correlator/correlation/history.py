@@ -459,11 +459,14 @@ class _Candidate(msgspec.Struct, frozen=True, gc=False):
     parent: Id | None
     root: Id | None
     kind: str
+    began: datetime | None = None
 
     @property
     def write(self) -> Write:
         root = self.parent if self.root is None else self.root
-        return Write(Kin(self.run, self.parent, root), _instant(self.at), self.kind, self.version)  # type: ignore[arg-type]
+        # Who tells of its end alone is taken to have begun then.
+        began = None if self.began is None or self.began >= self.at else _instant(self.began)
+        return Write(Kin(self.run, self.parent, root), _instant(self.at), self.kind, self.version, began)  # type: ignore[arg-type]
 
 
 def _bound(use: Use, reader: Run | None, candidates: Sequence[_Candidate]) -> Version | None:
@@ -471,7 +474,8 @@ def _bound(use: Use, reader: Run | None, candidates: Sequence[_Candidate]) -> Ve
     for candidate in candidates:
         by_write.setdefault(candidate.write, candidate)
     kin = Kin(use.reader) if reader is None else reader.kin
-    read = Read(kin, _instant(use.at), use.version, use.of_own_output, looks_ahead=use.is_test)
+    ended = None if reader is None or reader.ended_at is None else _instant(reader.ended_at)
+    read = Read(kin, _instant(use.at), use.version, use.of_own_output, looks_ahead=use.is_test, ended=ended)
     write = responsible_write(read, list(by_write))
     if write is None:
         return None
@@ -697,18 +701,21 @@ WHERE edge.used_at IS NOT NULL
 
 _OF_FAMILIES: Final = """
 WITH kin AS (SELECT unnest(%s::uuid[]) AS id), family AS (
-    SELECT kin.id AS kin, run.id, run.parent_job_run_id, run.root_job_run_id, run.current_state, run.job_type
+    SELECT kin.id AS kin, run.id, run.parent_job_run_id, run.root_job_run_id, run.current_state, run.job_type,
+           run.started_at
     FROM kin JOIN {s}.job_runs AS run ON run.parent_job_run_id = kin.id
     UNION
-    SELECT kin.id, run.id, run.parent_job_run_id, run.root_job_run_id, run.current_state, run.job_type
+    SELECT kin.id, run.id, run.parent_job_run_id, run.root_job_run_id, run.current_state, run.job_type,
+           run.started_at
     FROM kin JOIN {s}.job_runs AS run ON run.root_job_run_id = kin.id
     UNION
-    SELECT kin.id, run.id, run.parent_job_run_id, run.root_job_run_id, run.current_state, run.job_type
+    SELECT kin.id, run.id, run.parent_job_run_id, run.root_job_run_id, run.current_state, run.job_type,
+           run.started_at
     FROM kin JOIN {s}.job_runs AS run ON run.id = kin.id
 )
 SELECT family.kin, edge.job_run_id, edge.dataset_id, edge.used_at, edge.row_count, edge.byte_size,
        edge.dataset_version, family.parent_job_run_id, family.root_job_run_id,
-       CASE WHEN family.current_state = 'COMPLETE' THEN 'complete' ELSE 'partial' END
+       CASE WHEN family.current_state = 'COMPLETE' THEN 'complete' ELSE 'partial' END, family.started_at
 FROM family JOIN {s}.lineage_edges AS edge ON edge.job_run_id = family.id AND edge.edge_type = 'output'
 WHERE edge.used_at IS NOT NULL AND upper(coalesce(family.job_type, '')) <> 'TEST'
 """

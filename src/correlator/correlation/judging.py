@@ -42,6 +42,9 @@ _CHANGED_AFTER_RED: Final = 0.75
 _MUCH: Final = 8.0
 """Times as much, or as little: nobody tunes a setting by that."""
 
+_FOR_NEW_COLUMNS: Final = 0.5
+"""What is left of a change of code that is seen to be for something else."""
+
 Setting: TypeAlias = tuple[str, str, str]
 """Facet, path, value."""
 
@@ -359,7 +362,7 @@ def _schema(case: Case, found: Findings, dataset: Id, passed_on: PassedOn, reach
     explained = passed_on.schema(found.run.id, change)
     sentence = f"schema changed: {schema_words(change)}" + (f"; {explained} had changed so before" if explained else "")
     evidence = _schema_evidence(case, dataset, change, sentence)
-    broken = broken_columns(case, change, reach)
+    broken = change.broken if passed_on.adds_nothing() else broken_columns(case, change, reach)
     if not broken:
         return Signs([("schema", 0.08)], [evidence])
     if explained:
@@ -436,6 +439,7 @@ def _code(case: Case, found: Findings, shared: Mapping[Setting, int]) -> Signs:
     wanted = {name.lower() for name in reach or ()} | {case.failure.question.column.lower()} - {""}
     signs = Signs()
     strengths = []
+    new_columns = _harmless_columns(case, found, reach)
     for change in found.code:
         subject = change.whose or found.run.name
         signs.evidence.append(Evidence("code", subject, change.before, change.after, code_sentence(change)))
@@ -452,6 +456,9 @@ def _code(case: Case, found: Findings, shared: Mapping[Setting, int]) -> Signs:
             signs.reasons.append("the code that is known of it is the same")
         elif not change.is_notable:
             signs.reasons.append("its code has a new version all the time")
+        elif new_columns and not change.is_of_rows and (not change.words or new_columns & change.words):
+            strength *= _FOR_NEW_COLUMNS
+            signs.reasons.append("it has made new columns, and the others are as they were")
         strengths.append(strength / commonness(shared[_deploy(change)]))
     if found.inputs is not None:
         signs.evidence.append(_inputs_evidence(found.run.name, found.inputs))
@@ -464,6 +471,14 @@ def _code(case: Case, found: Findings, shared: Mapping[Setting, int]) -> Signs:
     if strengths:
         signs.weights.append(("code", max(strengths)))
     return signs
+
+
+def _harmless_columns(case: Case, found: Findings, reach: frozenset[str] | None) -> frozenset[str]:
+    """New columns of what it wrote, if all else in it is as it was."""
+    changes = found.schemas.values()
+    if any(broken_columns(case, change, reach) for change in changes):
+        return frozenset()
+    return frozenset(name.lower() for change in changes for name in change.added)
 
 
 def code_sentence(change: CodeChange) -> str:

@@ -77,7 +77,8 @@ def _left_out(case: Case, one: Findings) -> LeftOut | None:
         is_own = after.id == one.run.id
         done, most = _times_as_much(one), _MOST_SHARES * shares
         is_made_up = is_own and 0 < done <= most
-        if shares < _LEFT_OUT and not is_made_up:
+        is_a_run_late = time - rhythm.interval >= usual * (_LEFT_OUT - 1)
+        if shares < _LEFT_OUT and not (is_made_up and is_a_run_late):
             continue
         return LeftOut(
             one,

@@ -103,11 +103,12 @@ class PassedOn(msgspec.Struct, frozen=True):
         return found
 
     def is_below(self, run: Id, others: Collection[Id]) -> bool:
-        """Whether anything that went into it, directly or not, is of some runs."""
+        """Whether anything that went into it, directly or not, is of some runs, or older than it should be."""
         seen, left = {run}, [run]
         while left:
-            above = {findings.run.id for _, findings in self._inputs(left.pop())} - seen
-            if not above.isdisjoint(others):
+            inputs = list(self._inputs(left.pop()))
+            above = {findings.run.id for _, findings in inputs} - seen
+            if not above.isdisjoint(others) or any(version.key in self.stale for version, _ in inputs):
                 return True
             seen |= above
             left += above
@@ -124,6 +125,15 @@ class PassedOn(msgspec.Struct, frozen=True):
             if not frozenset(change.added).isdisjoint(theirs.added):
                 return self.case.name(version.dataset)
         return None
+
+    def adds_nothing(self) -> bool:
+        """Whether a test asks for columns, and what was tested has no new ones: those further up are not meant."""
+        start = self.case.bad.start
+        found = None if start is None else self.findings.get(start.run)
+        if start is None or found is None or self.case.failure.question.kind != "schema":
+            return False
+        change = found.schemas.get(start.dataset)
+        return start.dataset in found.said["schema"] and (change is None or not change.added)
 
     def metric(self, run: Id, change: MetricChange, seen: frozenset[Id] = frozenset()) -> str | None:
         """The input that held other values, or nulls, before; or one that is not whole, or far too large.

@@ -96,15 +96,15 @@ class JobPast(msgspec.Struct):
 
     def began_to_fail(self, failed: PastRun) -> PastRun:
         """The first of the failures that this one is among, with nothing good in between; of its tries the last."""
-        series = [failed]
-        for run in self.runs:
-            if run.ended_at >= failed.ended_at:
-                continue
-            if run.state == "COMPLETE":
-                break
+        series: list[PastRun] = []
+        for run in reversed(self.runs):
             if run.state in ("FAIL", "ABORT"):
                 series.append(run)
-        last, *later = reversed(series)
+            elif run.state == "COMPLETE" and run.ended_at > failed.ended_at:
+                break
+            elif run.state == "COMPLETE":
+                series = []
+        last, *later = series or [failed]
         soon = self._soon()
         for run in later:
             # Who does not say what started it is tried again soon.

@@ -26,6 +26,10 @@ _KINDS: Final[tuple[tuple[TestKind, re.Pattern[str]], ...]] = (
     ("unique", re.compile(r"uniqu|duplicat|distinct|primary_key")),
 )
 
+_MOMENT: Final = re.compile(r"(^|_)(at|on|date|day|time|timestamp|ts|datetime)$|(date|time|stamp)$")
+"""A column that says when something was."""
+_LAST: Final = re.compile(r"(^|_)(max|maximum|last|newest)(_|$)")
+
 FIT: Final[dict[str, dict[TestKind, float]]] = {
     "less": {"volume": 1.0, "freshness": 0.4, "schema": 0.2, "null": 0.62, "unique": 0.3, "value": 0.68, "run": 0.4},
     "more": {"volume": 1.0, "freshness": 0.25, "schema": 0.2, "null": 0.55, "unique": 1.0, "value": 0.68, "run": 0.4},
@@ -117,8 +121,15 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def question(test_name: str, column: str) -> Question:
-    words = re.sub(r"([a-z])([A-Z])", r"\1_\2", test_name).lower()
+    words = _split(test_name)
     for kind, pattern in _KINDS:
         if pattern.search(words):
             return Question(kind, column)
+    if _LAST.search(words) and _MOMENT.search(_split(column)):
+        # Great Expectations has no other name for it.
+        return Question("freshness", column)
     return Question("value", column)
+
+
+def _split(name: str) -> str:
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()

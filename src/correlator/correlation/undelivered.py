@@ -104,6 +104,8 @@ def find_undelivered(case: Case, findings: Mapping[Id, Findings]) -> Undelivered
         run = case.runs.get(version.run)
         if run is None or run.job_id in retired:
             continue
+        if reader is not None and (_is_old_news(case, findings, reader, run) or _was_there(case, version, run, at)):
+            continue
         trouble = _trouble_of(case, run.job_id, version.at, at) or _not_renewed(
             case, run.job_id, version, before, at, reader
         )
@@ -125,6 +127,25 @@ def find_undelivered(case: Case, findings: Mapping[Id, Findings]) -> Undelivered
             is_last = not _troubles_above(case, further.job, upstream, at)
             found.blame(further, distance + steps, 1.0 if is_last else _AFTER_OTHERS)
     return found
+
+
+def _is_old_news(case: Case, findings: Mapping[Id, Findings], reader: Id, writer: Run) -> bool:
+    """Whether a run reads what its own job had written, for which nobody waits; or was read so when all was well."""
+    read_by, start = case.runs.get(reader), case.bad.start
+    if read_by is not None and read_by.job_id == writer.job_id:
+        return True
+    is_renewed = start is not None and start.run not in case.good.distances
+    found = findings.get(reader)
+    return is_renewed and found is not None and not found.is_new
+
+
+def _was_there(case: Case, version: Version, writer: Run, now: datetime) -> bool:
+    """Whether its writer had written a newer one by then: who reads what is older wants it so."""
+    past = case.pasts[writer.job_id]
+    counted = past.written.get(version.dataset)
+    # Of several tables a run may write some; who does not count is taken to have written all.
+    runs = past.good if counted is None else [run for run, *_ in counted]
+    return any(version.at < run.ended_at <= now and run.state == "COMPLETE" for run in runs)
 
 
 def _is_unseen(case: Case, reader: Findings | None) -> bool:
@@ -271,6 +292,10 @@ def blamed(case: Case, trouble: Trouble) -> Candidate:
     """What such a trouble amounts to."""
     failed = None if trouble.failed is None else _first_failure(case, trouble.job, trouble.failed)
     came = _came(case, trouble) if failed is None else None
+    if came is not None and came.state in ("FAIL", "ABORT"):
+        # It failed when the old version had been read already: what it was to write had not come by then either.
+        last = case.pasts[trouble.job].failed_since(trouble.since, case.failure.at)
+        failed, came = came if last is None else _first_failure(case, trouble.job, last), None
     run = failed or came
     of_job = run or next(run for run in case.runs.values() if run.job_id == trouble.job)
     candidate = Candidate(trouble.job, of_job.namespace, of_job.name, run, trouble.distance)

@@ -154,7 +154,9 @@ def _judged(one: Sample, amount: float, before: Samples, logs: list[float]) -> O
     """`logs` are those of `before`, as they would be now."""
     alike = list(_alike(one, before, logs))
     is_fixed = _is_fixed(logs)
-    parts = [_Usual.of(part, is_fixed=is_fixed) for part in alike]
+    # How far a few differ is told by all of them, if they are many.
+    few = _Usual.of(logs).spread if len(logs) >= MANY else None
+    parts = [_Usual.of(part, is_fixed=is_fixed, few=few) for part in alike]
     scores = [part.score(one.log) for part in parts]
     is_odd = all(score > 0 for score in scores) or all(score < 0 for score in scores)
     # How far it is from what is usual is told by those that are most alike, if they are more than two.
@@ -296,10 +298,12 @@ class _Usual(msgspec.Struct, frozen=True):
     spread: float
 
     @classmethod
-    def of(cls, logs: Sequence[float], *, is_fixed: bool = False) -> "_Usual":
+    def of(cls, logs: Sequence[float], *, is_fixed: bool = False, few: float | None = None) -> "_Usual":
+        """`few` is how far they differ at least, if they are few and it is known."""
         middle = median(logs)
         # Of few samples the spread is a guess; and small numbers differ by chance, by their square root.
-        least = _LEAST_SPREAD if len(logs) >= MANY else 2 * _LEAST_SPREAD
+        guess = 2 * _LEAST_SPREAD if few is None else min(few, 2 * _LEAST_SPREAD)
+        least = _LEAST_SPREAD if len(logs) >= MANY else guess
         chance = 0.0 if is_fixed else math.exp(-max(middle, 0.0) / 2)
         return cls(middle, max(_SPREAD * median([abs(log - middle) for log in logs]), least, chance))
 

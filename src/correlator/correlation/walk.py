@@ -182,10 +182,12 @@ def _reach(trace: Trace, versions: Sequence[Version], uses: Sequence[Use], sourc
     for version in versions:
         wanted = trace.columns.get(version.dataset)
         edges = [edge for edge in sources if edge.target == version.dataset]
+        # Where none of them is named, nothing is said of them: a column that is gone is gone from its lineage as well.
+        is_told = not wanted or any(edge.target_field in wanted or edge.target_field == "" for edge in edges)
         for use in uses:
             of_source = [edge for edge in edges if edge.source == use.dataset]
             reached: frozenset[str] | None = None
-            if wanted is not None and edges:
+            if wanted is not None and edges and is_told:
                 reached = frozenset(
                     edge.source_field for edge in of_source if edge.target_field in wanted or edge.target_field == ""
                 )

@@ -34,6 +34,8 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     at: Instant
     kind: WriteKind = "complete"
     version: str | None = None
+    began: Instant | None = None
+    """When its run began, where that is told of a run by itself."""
 
     @property
     def is_a_version(self) -> bool:
@@ -48,6 +50,12 @@ class Read(msgspec.Struct, frozen=True, gc=False):
     """Whether it is an assertion that a run makes about what it wrote itself."""
     looks_ahead: bool = True
     """Whether it may have seen a write of its family that is stamped after it: a test may, a transformation cannot."""
+    ended: Instant | None = None
+
+    def may_have_seen_ahead(self, write: Write) -> bool:
+        """Whoever began when the reader had ended is a later try."""
+        is_later = self.ended is not None and write.began is not None and write.began > self.ended
+        return self.looks_ahead and write.at > self.at and not is_later
 
 
 def responsible_write(read: Read, writes: Sequence[Write]) -> Write | None:
@@ -57,7 +65,7 @@ def responsible_write(read: Read, writes: Sequence[Write]) -> Write | None:
     1. an assertion about a run's own output: that run's own write, even if the run FAILed;
     2. the write of the version that the read names;
     3. a write of the read's own family: the last before the read, else, for a test, the first after it, because dbt
-       stamps its tests late and tasks check their work before they COMPLETE;
+       stamps its tests late and tasks check their work before they COMPLETE; not of a run that began when it had ended;
     4. the last write before the read.
     """
     if read.of_own_output:
@@ -68,7 +76,7 @@ def responsible_write(read: Read, writes: Sequence[Write]) -> Write | None:
     family = [write for write in versions if read.by.is_of_one_family_with(write.by)]
     return (
         _latest(write for write in family if write.at <= read.at)
-        or _earliest(write for write in family if write.at > read.at and read.looks_ahead)
+        or _earliest(write for write in family if read.may_have_seen_ahead(write))
         or _latest(write for write in versions if write.at <= read.at)
     )
 

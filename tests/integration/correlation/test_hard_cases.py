@@ -258,3 +258,16 @@ def test_the_answers_are_the_same_in_whatever_order_events_come(
         for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(STORY)], strict=True):
             tell(connection, [STORY[place] for place in order[start:end]])
         assert _answers(connection) == expected
+
+
+def test_a_later_try_of_its_own_family_is_not_what_a_test_had_seen(connection: Connection) -> None:
+    """A workflow tests what is there at six, and its load, which had failed, ends well at noon."""
+    tell(
+        connection,
+        ran("load", "load 1", 0, 1, writes=["raw"], of="workflow 1"),
+        ran("load", "load 2", 60, 61, writes=["raw"], of="workflow 2", state="FAIL"),
+        checked("raw", "test", 65, good=False, of="workflow 2"),
+        ran("load", "load 3", 90, 91, writes=["raw"], of="workflow 2"),
+    )
+
+    assert cause_on(connection, "raw") == run_id("load 1")

@@ -169,3 +169,9 @@ def test_the_hours_before_it_on_the_same_day_are_not_what_is_usual_on_that_weekd
 
     assert found is not None
     assert found.strength
+
+
+@pytest.mark.parametrize(("amount", "is_odd"), [(1300, True), (1100, False), (750, True)])
+def test_how_far_a_few_differ_is_told_by_all_of_them(amount: float, is_odd: bool) -> None:  # noqa: FBT001
+    """In nine days there is no weekday of which there are many."""
+    assert bool(judged(daily(9, lambda _: 1000), 9, amount).strength) == is_odd
