@@ -88,13 +88,14 @@ _TELL: Final = """
 UPDATE kept.alert_watch SET told_at = now(), due_at = '-infinity', occasion = %s, title = %s, cause = %s
 WHERE failure_id = %s
 """
-# A root that comes after its consequence is better news.
+# A root that comes after its consequence is better news, and an error is worse than a warning.
 _TOLD_OF_CAUSE: Final = """
 SELECT told.failure_id, told.occasion
 FROM kept.alert_watch AS told
 LEFT JOIN facts.failures AS failure ON failure.id = told.failure_id
 LEFT JOIN facts.incidents AS incident ON incident.id = failure.incident_id
 WHERE told.told_at IS NOT NULL AND told.cause = %s AND told.cause <> '' AND incident.root_id IS DISTINCT FROM %s
+  AND (incident.severity IS DISTINCT FROM 'warn' OR %s = 'warn')
 """
 # Another failure of the same incident of which somebody was told: the incident has begun earlier than was known then.
 _TOLD: Final = """
@@ -361,16 +362,18 @@ def _wait(connection: psycopg.Connection[Any], incident: Incident, cause: str = 
 
 
 def _cause(detail: IncidentDetail) -> str:
-    """The run that is named as the reason, or the one that is missing; none where the evidence is weak."""
+    """The run that is named as the reason, or the one that is missing; where the evidence is weak, the version."""
     first = next(iter(detail.candidates), None)
-    if first is None or first.score < _SURE:
+    if first is not None and first.score >= _SURE:
+        return "\n".join([first.job.namespace, first.job.name, first.run_id or ""])
+    if detail.cause is None or detail.dataset is None:
         return ""
-    return "\n".join([first.job.namespace, first.job.name, first.run_id or ""])
+    return f"{detail.dataset.urn}\n{detail.cause.job.namespace}\n{detail.cause.job.name}\n{detail.cause.run_id}"
 
 
 def _told_of(connection: psycopg.Connection[Any], cause: str, incident: Incident) -> list[tuple[UUID, int]]:
     """Other incidents of which people were told with this reason, and that are not over; with their occasion."""
-    return connection.execute(_TOLD_OF_CAUSE, [cause, incident.uuid]).fetchall() if cause else []
+    return connection.execute(_TOLD_OF_CAUSE, [cause, incident.uuid, incident.severity]).fetchall() if cause else []
 
 
 def _last_mute(connection: psycopg.Connection[Any], incident: Incident) -> datetime | None:

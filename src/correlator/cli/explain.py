@@ -103,7 +103,7 @@ def _facts(detail: IncidentDetail) -> RenderableType:
             line.append(f", {word} {printable(value)}", style="default")
     parts: list[RenderableType] = [line]
     if detail.root_id is not None:
-        parts.append(Text(f"It stands under {detail.root_id}, its root.", style="yellow"))
+        parts.append(Text(f"A consequence of {detail.root_id}.", style="yellow"))
     if detail.children:
         more = len(detail.children)
         parts.append(Text(f"{more} more {'is a consequence' if more == 1 else 'are consequences'} of it."))

@@ -75,8 +75,22 @@ def _bound(history: History, reads: Sequence[tuple[Id, Id, datetime, bool, str |
     )
 
 
+_WHAT_IT_READ: Final = """
+JOIN {s}.job_runs AS run ON run.id = failure.job_run_id
+LEFT JOIN {s}.test_results AS said ON said.job_run_id = failure.job_run_id AND said.test_id = incident.test_id
+LEFT JOIN {s}.lineage_edges AS read
+    ON read.job_run_id = failure.job_run_id AND read.dataset_id = incident.dataset_id AND read.edge_type = 'input'
+WHERE incident.id = ANY (%s::uuid[])
+"""
+_LAST_FAILURE: Final = """
+CROSS JOIN LATERAL (
+    SELECT job_run_id FROM {s}.failures WHERE incident_id = incident.id ORDER BY at DESC, job_run_id DESC LIMIT 1
+) AS failure
+"""
+
 # One range of the incident's failures, then a few probes for each.
-_OF_TESTS: Final = """
+_OF_TESTS: Final = (
+    """
 SELECT incident.id, failure.id, failure.at, failure.job_run_id, incident.dataset_id, run.started_at,
        coalesce(said.of_own_output, false), read.dataset_version
 FROM {s}.incidents AS incident
@@ -84,36 +98,25 @@ CROSS JOIN LATERAL (
     SELECT id, at, job_run_id FROM {s}.failures
     WHERE incident_id = incident.id ORDER BY at, job_run_id LIMIT %s
 ) AS failure
-JOIN {s}.job_runs AS run ON run.id = failure.job_run_id
-LEFT JOIN {s}.test_results AS said ON said.job_run_id = failure.job_run_id AND said.test_id = incident.test_id
-LEFT JOIN {s}.lineage_edges AS read
-    ON read.job_run_id = failure.job_run_id AND read.dataset_id = incident.dataset_id AND read.edge_type = 'input'
-WHERE incident.id = ANY (%s::uuid[])
-ORDER BY incident.id, failure.at, failure.id
-"""
+"""  # noqa: S608 (constants)
+    + _WHAT_IT_READ
+    + "ORDER BY incident.id, failure.at, failure.id"
+)
 
-_LAST_OF_TESTS: Final = """
+_LAST_OF_TESTS: Final = (
+    """
 SELECT incident.id, failure.job_run_id, incident.dataset_id, run.started_at, coalesce(said.of_own_output, false),
        read.dataset_version
-FROM {s}.incidents AS incident
-CROSS JOIN LATERAL (
-    SELECT job_run_id FROM {s}.failures WHERE incident_id = incident.id ORDER BY at DESC, job_run_id DESC LIMIT 1
-) AS failure
-JOIN {s}.job_runs AS run ON run.id = failure.job_run_id
-LEFT JOIN {s}.test_results AS said ON said.job_run_id = failure.job_run_id AND said.test_id = incident.test_id
-LEFT JOIN {s}.lineage_edges AS read
-    ON read.job_run_id = failure.job_run_id AND read.dataset_id = incident.dataset_id AND read.edge_type = 'input'
-WHERE incident.id = ANY (%s::uuid[])
-"""
+FROM {s}.incidents AS incident"""
+    + _LAST_FAILURE
+    + _WHAT_IT_READ
+)
 
-_LAST_RUNS: Final = """
-SELECT incident.id, failure.job_run_id
-FROM {s}.incidents AS incident
-CROSS JOIN LATERAL (
-    SELECT job_run_id FROM {s}.failures WHERE incident_id = incident.id ORDER BY at DESC, job_run_id DESC LIMIT 1
-) AS failure
-WHERE incident.id = ANY (%s::uuid[])
-"""
+_LAST_RUNS: Final = (
+    "SELECT incident.id, failure.job_run_id FROM {s}.incidents AS incident"  # noqa: S608 (constants)
+    + _LAST_FAILURE
+    + "WHERE incident.id = ANY (%s::uuid[])"
+)
 
 _OF_JOBS: Final = """
 SELECT incident.id, failure.id, failure.at, written.job_run_id, written.dataset_id, written.used_at,

@@ -4,8 +4,8 @@ What counts is the way that the data took. A test that failed on a version that 
 that way whose run had failed and was not made up for; a red test in the same parent run, after which a run was called
 off. And only what has come up since all was well: an old trouble that did no harm before is no cause now.
 
-Tests that failed on one and the same version stand together, under the first of them. And what goes on failing when its
-root is over is looked at once more, as it is now: it may be a trouble of its own, which nobody else would be told of.
+What goes on failing when its root is over is looked at once more, as it is now: it may be a trouble of its own, which
+nobody else would be told of.
 """
 
 import logging
@@ -34,9 +34,6 @@ _UP: Final = Limits(depth=20, runs=200)
 _DOWN: Final = Limits(depth=20, runs=300)
 
 
-_MILD: Final = "warn"
-
-
 class _Above(msgspec.Struct, frozen=True):
     """An incident that may be the reason for another."""
 
@@ -44,14 +41,13 @@ class _Above(msgspec.Struct, frozen=True):
     opened_at: datetime
     resolved_at: datetime | None
     distance: int
-    is_mild: bool = False
     job: Id | None = None
     """Whose run had failed, if that is it."""
 
     @property
-    def rank(self) -> tuple[int, bool, datetime, Id]:
-        """The farthest goes first, then what is worse, then the oldest."""
-        return -self.distance, self.is_mild, self.opened_at, self.incident
+    def rank(self) -> tuple[int, datetime, Id]:
+        """The farthest goes first, then the oldest."""
+        return -self.distance, self.opened_at, self.incident
 
 
 class _Look(msgspec.Struct, frozen=True):
@@ -129,7 +125,7 @@ def _around(history: History, changed: Changed, ids: Sequence[Id], most: int) ->
             bad[one.version.dataset, one.version.run] = Bad(one.version.dataset, one.version.run, one.version.at)
     if bad:
         hit = impact(history, list(bad.values()), limits=_DOWN).affected
-        members = history.members({one.dataset for one in [*bad.values(), *hit]})
+        members = history.members({one.dataset for one in hit})
         names = [name for of_class in members.values() for name in of_class]
         since = min(one.opened_at for one in new)
         for (below,) in history.rows(_ON_DATASETS, names, since, most):
@@ -223,8 +219,7 @@ def _all_above(history: History, looks: Sequence[_Look]) -> dict[Id, dict[Id, _A
 
 
 def _red(history: History, looks: Sequence[_Look]) -> dict[Key, list[Red]]:
-    versions = [one for look in looks for written in look.trace.written.values() for one in written]
-    return reds(history, [*versions, *(look.well for look in looks if look.well is not None)])
+    return reds(history, [one for look in looks for written in look.trace.written.values() for one in written])
 
 
 def _of(red: Mapping[Key, Sequence[Red]], versions: Iterable[Version]) -> Iterator[Red]:
@@ -233,16 +228,10 @@ def _of(red: Mapping[Key, Sequence[Red]], versions: Iterable[Version]) -> Iterat
 
 
 def _red_above(look: _Look, red: Mapping[Key, Sequence[Red]]) -> Iterator[_Above]:
-    one = look.incident
-    # Of tests of one version one has to be the first; and none that was red on the version that had passed.
-    own = (0, one.severity == _MILD, one.opened_at, one.id)
-    older = set() if look.well is None else {found.incident for found in _of(red, [look.well])}
     for run, written in look.trace.written.items():
         distance = look.trace.distances[run]
-        for found in _of(red, written):
-            above = _Above(found.incident, found.opened_at, found.resolved_at, distance, found.severity == _MILD)
-            if distance == 0 and (above.rank > own or above.incident in older):
-                continue
+        for found in _of(red, written) if distance > 0 else ():
+            above = _Above(found.incident, found.opened_at, found.resolved_at, distance)
             if look.is_new(above) and not _is_over(above, look.at):
                 yield above
 

@@ -225,6 +225,41 @@ def test_two_of_which_the_reason_is_not_known_are_both_told(connection: Connecti
     assert {title for _, _, title in told(connection)} == {RAW, MART_A, MART_B}
 
 
+def unique_fails(connection: Connection, **said: Any) -> None:
+    raw_fails(connection, "unique bad", 19, test="unique", **said)
+
+
+def test_of_two_tests_that_fail_on_one_version_one_is_told(connection: Connection) -> None:
+    add(connection)
+    raw_fails(connection)
+    unique_fails(connection)
+    decide(connection)
+
+    assert len(told(connection)) == 1
+    assert incident_on(connection, "raw", 0).root_id is None
+    assert incident_on(connection, "raw", 1).root_id is None
+
+
+def test_what_stands_beside_a_muted_test_is_told(connection: Connection) -> None:
+    add(connection)
+    raw_fails(connection)
+    do(connection, "raw", "mute", until=datetime.now(UTC) + timedelta(hours=1))
+    unique_fails(connection)
+    decide(connection)
+
+    assert told(connection) == [("all", "opened", "unique of column id failed on raw")]
+
+
+def test_an_error_is_told_of_where_a_warning_was(connection: Connection) -> None:
+    add(connection)
+    unique_fails(connection, severity="warn")
+    decide(connection)
+    raw_fails(connection)
+    decide(connection)
+
+    assert told(connection) == [("all", "opened", "unique of column id failed on raw"), ("all", "opened", RAW)]
+
+
 def test_a_late_event_that_moves_the_beginning_tells_nobody_again(connection: Connection) -> None:
     add(connection)
     raw_fails(connection)

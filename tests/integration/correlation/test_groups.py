@@ -8,9 +8,6 @@ import psycopg
 import pytest
 
 from correlator.correlation.groups import attach_all
-from correlator.correlation.history import History
-from correlator.correlation.ids import id_of
-from correlator.correlation.incidents import Incident, incidents_of
 from correlator.correlation.patterns import add_pattern
 from correlator.rulebook.events import Event
 from tests.integration.correlation.stories import (
@@ -273,76 +270,6 @@ def test_what_fails_again_after_the_failed_job_has_run_well_is_a_root_itself(con
     tell(connection, *again)
 
     assert incident_on(connection, "mart").root_id is None
-
-
-def _three_on_raw(*, good: bool, name: str, began: float) -> list[Part]:
-    return [
-        checked("raw", f"{test} {name}", began + number, good=good, test=test)
-        for number, test in enumerate(("unique", "fresh", "accepted"))
-    ]
-
-
-def _of_test(connection: Connection, test: str) -> Incident:
-    query = (
-        "SELECT incident.id FROM incidents AS incident JOIN data_tests AS test ON test.id = incident.test_id "
-        "WHERE test.test_name = %s ORDER BY incident.opened_at DESC LIMIT 1"
-    )
-    row = connection.execute(query, [test]).fetchone()
-    assert row is not None
-    return incidents_of(History(connection), [id_of(row[0])])[id_of(row[0])]
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_tests_that_fail_on_one_version_stand_together(connection: Connection, order: int) -> None:
-    tell(connection, *_three_on_raw(good=True, name="good", began=7), *WELL)
-    for part in [BAD[0], *_three_on_raw(good=False, name="bad", began=23), *BAD[2:4]][::order]:
-        tell(connection, part)
-
-    first = _of_test(connection, "unique")
-    assert first.root_id is None
-    assert _of_test(connection, "fresh").root_id == first.id
-    assert _of_test(connection, "accepted").root_id == first.id
-    assert incident_on(connection, "staged").root_id == first.id
-
-
-def test_of_tests_that_fail_on_one_version_the_worse_goes_before(connection: Connection) -> None:
-    tell(
-        connection,
-        *WELL,
-        BAD[0],
-        checked("raw", "raw odd", 22, good=False, test="row_count", severity="warn"),
-        checked("raw", "raw bad", 23, good=False),
-    )
-
-    assert _of_test(connection, "not_null").root_id is None
-    assert _of_test(connection, "row_count").root_id == _of_test(connection, "not_null").id
-
-
-def test_a_test_that_had_failed_before_is_no_root_of_another_on_the_same_table(connection: Connection) -> None:
-    tell(connection, *WELL, BAD[0], BAD[1], checked("raw", "unique good", 23, good=True, test="unique"))
-    tell(
-        connection,
-        ran("load", "load 3", 30, 31, writes=["raw"]),
-        checked("raw", "raw bad again", 32, good=False),
-        checked("raw", "unique bad", 33, good=False, test="unique"),
-    )
-
-    assert _of_test(connection, "unique").root_id is None
-    assert _of_test(connection, "not_null").root_id is None
-
-
-def test_a_test_that_goes_on_failing_is_left_by_the_one_that_it_stood_under(connection: Connection) -> None:
-    tell(connection, *WELL, BAD[0], BAD[1], checked("raw", "unique bad", 23, good=False, test="unique"))
-    assert _of_test(connection, "unique").root_id == _of_test(connection, "not_null").id
-
-    tell(
-        connection,
-        ran("load", "load 3", 30, 31, writes=["raw"]),
-        checked("raw", "raw good again", 32, good=True),
-        checked("raw", "unique bad again", 33, good=False, test="unique"),
-    )
-
-    assert _of_test(connection, "unique").root_id is None
 
 
 def test_a_failed_run_downstream_of_a_failed_run_stands_under_it(connection: Connection) -> None:
